@@ -19,6 +19,12 @@ static uint64_t monotonic_us(void *ctx)
     return clock_ns(CLOCK_MONOTONIC) / 1000;
 }
 
+static uint64_t boottime_us(void *ctx)
+{
+    (void)ctx;
+    return clock_ns(CLOCK_BOOTTIME) / 1000;
+}
+
 uint64_t ddpi_now_coarse_ns(void)
 {
     return clock_ns(CLOCK_MONOTONIC_COARSE);
@@ -30,3 +36,4 @@ uint64_t ddpi_now_real_ns(void)
 }
 
 const struct ddpi_clock ddpi_clock_monotonic = {.now_us = monotonic_us, .ctx = NULL};
+const struct ddpi_clock ddpi_clock_boottime = {.now_us = boottime_us, .ctx = NULL};

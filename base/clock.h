@@ -14,6 +14,9 @@ struct ddpi_clock {
 /* CLOCK_MONOTONIC. */
 extern const struct ddpi_clock ddpi_clock_monotonic;
 
+/* CLOCK_BOOTTIME: goes on while the machine is suspended. */
+extern const struct ddpi_clock ddpi_clock_boottime;
+
 /* The same at the kernel's last tick, 1 to 10 ms ago, in nanoseconds. Costs 5 ns, a quarter of what
  * the exact time costs. */
 uint64_t ddpi_now_coarse_ns(void);

@@ -5,6 +5,7 @@
 
 #include "auth_option.h"
 #include "error.h"
+#include "etcd_address.h"
 
 #include <string.h>
 
@@ -89,6 +90,34 @@ static ddp_status parse_busy_poll(const struct option *option, const char *text,
     if (status == DDP_OK)
         *(uint32_t *)field = value > 0 ? (uint32_t)value : DDPI_SERVER_NO_BUSY_POLL;
     return status;
+}
+
+static ddp_status parse_state(const struct option *option, const char *text, void *field,
+                              struct ddp_error *err)
+{
+    (void)option;
+    struct ddpi_etcd_address address;
+    if (ddpi_etcd_address_is(text)) {
+        ddp_status status = ddpi_etcd_address_parse(text, &address, err);
+        if (status != DDP_OK)
+            return status;
+    }
+    *(const char **)field = text;
+    return DDP_OK;
+}
+
+static ddp_status parse_advertise(const struct option *option, const char *text, void *field,
+                                  struct ddp_error *err)
+{
+    (void)option;
+    struct ddpi_endpoint at;
+    ddp_status status = ddpi_parse_endpoint(text, &at, err);
+    if (status != DDP_OK)
+        return status;
+    if (!at.has_port || at.port == 0)
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' has no port; write HOST:PORT", text);
+    *(const char **)field = text;
+    return DDP_OK;
 }
 
 static ddp_status parse_count(const struct option *option, const char *text, void *field,
@@ -264,10 +293,31 @@ static const struct option table[] = {
      "keys in one request; at most 131072", option_u32, FIELD(server.tcpstore_max_keys), 1,
      128 * KIB},
 
-    {"state", 0, "FILE", "DDPRUND_STATE", "in memory only", STATE,
-     "keep keys, queues and sessions in FILE (SQLite): changes are acknowledged once they are on "
-     "disk, and a restarted server continues with all of them",
-     option_text, FIELD(state), 0, 0},
+    {"state", 0, "FILE|etcd://HOST:PORT,.../PREFIX", "DDPRUND_STATE", "in memory only", STATE,
+     "keep keys, queues and sessions in FILE (SQLite), or below PREFIX in etcd (etcds:// for TLS): "
+     "changes are acknowledged once they are durable, and a restarted server continues with all of "
+     "them. Of several servers with one PREFIX in etcd one serves; the others refuse clients with "
+     "its address, and one of them takes over when it dies",
+     parse_state, FIELD(state), 0, 0},
+    {"advertise", 0, "HOST:PORT", "DDPRUND_ADVERTISE", "the first address of --listen", STATE,
+     "with etcd: where clients and the other servers reach this one", parse_advertise,
+     FIELD(advertise), 0, 0},
+    {"state-lease", 0, "DURATION", "DDPRUND_STATE_LEASE", "5s", STATE,
+     "with etcd: a server whose machine is silent for this long is replaced", option_duration,
+     FIELD(state_lease_ms), 2000, HOURS},
+    {"state-user", 0, "NAME", "DDPRUND_STATE_USER", "none", STATE, "with etcd: its user",
+     option_text, FIELD(state_user), 0, 0},
+    {"state-password-file", 0, "FILE", "DDPRUND_STATE_PASSWORD_FILE", "none", STATE,
+     "with etcd: read the user's password from FILE, which no other user may be able to read",
+     option_text, FIELD(state_password_file), 0, 0},
+    {"state-ca-file", 0, "FILE", "DDPRUND_STATE_CA_FILE", "the system's", STATE,
+     "with etcds://: certificates (PEM) of the authorities to trust", option_text,
+     FIELD(state_ca_file), 0, 0},
+    {"state-cert-file", 0, "FILE", "DDPRUND_STATE_CERT_FILE", "none", STATE,
+     "with etcds://: a certificate (PEM) that etcd wants to see", option_text,
+     FIELD(state_cert_file), 0, 0},
+    {"state-key-file", 0, "FILE", "DDPRUND_STATE_KEY_FILE", "none", STATE,
+     "with etcds://: its key (PEM)", option_text, FIELD(state_key_file), 0, 0},
 
     {"busy-poll", 0, "USEC", "DDPRUND_BUSY_POLL", "100", RUNNING,
      "poll this long for the next request before sleeping, if the last two were this close "
@@ -308,8 +358,10 @@ ddp_status ddprund_options_parse(int argc, char **argv, char *const *envp,
                                  struct ddprund_options *ret_options, struct ddp_error *err)
 {
     char *const no_envp[] = {NULL};
-    struct ddprund_options options = {
-        .server.fair_shares = true, .log_level = DDPI_LOG_INFO, .drain_timeout_ms = 5000};
+    struct ddprund_options options = {.server.fair_shares = true,
+                                      .log_level = DDPI_LOG_INFO,
+                                      .drain_timeout_ms = 5000,
+                                      .state_lease_ms = 5000};
     struct ddprund_options shown = options; /* --help works whatever the environment holds */
     int operand = argc;
     if (options_parse(&ddprund_option_table, argc, argv, no_envp, &shown, &operand, NULL) ==

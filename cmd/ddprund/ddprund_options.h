@@ -27,8 +27,15 @@ struct ddprund_options {
     struct ddpi_server_options server; /* zero: not given */
     const char *token_file;            /* NULL: where the user's is, if one is needed */
     uint32_t token_fd;                 /* 0: not given */
-    const char *state;                 /* NULL: in memory */
-    const char *log_file;              /* NULL: stderr */
+    const char *state;                 /* a file, or an etcd://...; NULL: in memory */
+    uint64_t state_lease_ms;           /* these are for etcd; texts are NULL if not given */
+    const char *state_user;
+    const char *state_password_file;
+    const char *state_ca_file;
+    const char *state_cert_file;
+    const char *state_key_file;
+    const char *advertise;
+    const char *log_file; /* NULL: stderr */
     enum ddpi_log_level log_level;
     uint64_t drain_timeout_ms;
     bool help;

@@ -9,6 +9,7 @@
 #include "ddprund_options.h"
 #include "endpoint_mark.h"
 #include "error.h"
+#include "etcd_state.h"
 #include "exit_codes.h"
 #include "host.h"
 #include "logfile.h"
@@ -45,6 +46,8 @@ static const char usage_text[] =
     "  ddprund                                        on 127.0.0.1:29400\n"
     "  ddprund --listen=127.0.0.1:0,[::1]:0           on free ports, IPv4 and IPv6\n"
     "  ddprund --state=/var/lib/ddprund/state         keeps its keys when it is restarted\n"
+    "  ddprund --state=etcd://10.0.0.2,10.0.0.3/jobs  keeps them in etcd, so that a ddprund on\n"
+    "                                                 another machine can take over\n"
     "  ddprund --listen=10.0.0.1:29400                for other machines, which need the token in\n"
     "                                                 ~/.config/ddprun/token\n";
 
@@ -59,7 +62,8 @@ struct daemon {
     uv_signal_t signals[SIGNALS];
     uv_timer_t drain_timer;
     struct ddpi_server *server;
-    struct ddpi_sqlite_sink *state; /* NULL: the store is in memory only */
+    struct ddpi_sqlite_sink *state; /* NULL: not in a file */
+    struct etcd_state *etcd;        /* NULL: not in etcd */
     char *home_token;               /* the path of the user's default token; NULL: not used */
     uint32_t adopted;               /* the number of listening sockets from a service manager */
     bool draining;
@@ -120,7 +124,7 @@ static void remove_mark(struct daemon *daemon, const char *host, uint16_t port)
 /* Without state and jobs, nothing is lost when another store takes this one's place. */
 static void remove_marks(struct daemon *daemon)
 {
-    if (daemon->state == NULL && ddpi_server_stats(daemon->server).members == 0)
+    if (daemon->options.state == NULL && ddpi_server_stats(daemon->server).members == 0)
         for_endpoints(daemon, remove_mark);
 }
 
@@ -147,6 +151,8 @@ static void daemon_stop(struct daemon *daemon)
     daemon->stopped = true;
     log_totals(daemon);
     ddpi_server_close(daemon->server, NULL, NULL);
+    etcd_state_close(daemon->etcd); /* after the server, as another process may lead from then on */
+    daemon->etcd = NULL;
     uv_close((uv_handle_t *)&daemon->drain_timer, NULL);
     for (size_t i = 0; i < SIGNALS; i++)
         uv_close((uv_handle_t *)&daemon->signals[i], NULL);
@@ -185,12 +191,40 @@ static void daemon_drain(struct daemon *daemon, int signum)
 
 /* ---- state ----------------------------------------------------------------------------------- */
 
+/* A store in etcd that another process leads now starts anew, as a standby; a service manager does
+ * that. */
 static void on_state_failed(void *ctx, const struct ddp_error *why)
 {
     struct daemon *daemon = ctx;
+    bool led = why->status == DDP_E_CLOSED;
+    if (daemon->stopped)
+        return;
     ddpi_log(&daemon->logfile.log, DDPI_LOG_ERROR, "%s", why->msg);
-    daemon->code = ddprund_fail(EXIT_CONFIG, why);
+    if (!led || !daemon->draining)
+        daemon->code = ddprund_fail(led ? EXIT_TRY_AGAIN : EXIT_CONFIG, why);
     daemon_stop(daemon);
+}
+
+static void on_etcd_leads(void *ctx)
+{
+    notify(ctx, "STATUS=serving");
+}
+
+static void on_etcd_stands_by(void *ctx)
+{
+    notify(ctx, "STATUS=standing by");
+}
+
+static ddp_status open_etcd(struct daemon *daemon, struct ddp_error *err)
+{
+    const struct etcd_state_options options = {.options = &daemon->options,
+                                               .server = daemon->server,
+                                               .log = &daemon->logfile.log,
+                                               .ctx = daemon,
+                                               .leads = on_etcd_leads,
+                                               .stands_by = on_etcd_stands_by,
+                                               .failed = on_state_failed};
+    return etcd_state_open(&daemon->loop, &options, &daemon->etcd, err);
 }
 
 static ddp_status take_mutation(void *ctx, const struct ddpi_mutation *mutation,
@@ -204,6 +238,10 @@ static ddp_status open_state(struct daemon *daemon, struct ddp_error *err)
     struct ddpi_mark mark;
     if (daemon->options.state == NULL)
         return DDP_OK;
+    if (etcd_state_is(&daemon->options)) { /* until it leads, it admits nobody */
+        ddpi_server_stand_by(daemon->server, "", 0);
+        return DDP_OK;
+    }
     ddp_status status = ddpi_sqlite_sink_open(daemon->options.state, &daemon->state, err);
     if (status == DDP_OK)
         status = ddpi_sqlite_sink_load(daemon->state, take_mutation, daemon->server, &mark, err);
@@ -399,7 +437,8 @@ static void announce(struct daemon *daemon)
     ddpi_store_number_put(ddpi_server_number(daemon->server), number);
     if (daemon->home_token != NULL)
         ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "the token is in %s", daemon->home_token);
-    ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "this is the store %s", number);
+    if (daemon->etcd == NULL) /* else it is known later */
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "this is the store %s", number);
     if (fflush(stdout) != 0)
         ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN, "standard output cannot be written");
     if (secrecy_is_root())
@@ -414,12 +453,15 @@ static int daemon_serve(struct daemon *daemon)
     struct ddp_error err;
     struct ddpi_server_options *server = &daemon->options.server;
     server->log = &daemon->logfile.log;
+    etcd_state_limit(&daemon->options);
     ddp_status status = ddpi_server_create_unbound(&daemon->loop, server, &daemon->server, &err);
     if (status != DDP_OK)
         return ddprund_fail(EXIT_CONFIG, &err);
     status = open_state(daemon, &err);
     if (status == DDP_OK)
         status = listen_everywhere(daemon, &err);
+    if (status == DDP_OK && etcd_state_is(&daemon->options))
+        status = open_etcd(daemon, &err);
     if (status != DDP_OK) {
         ddpi_server_close(daemon->server, NULL, NULL);
         uv_run(&daemon->loop, UV_RUN_DEFAULT);

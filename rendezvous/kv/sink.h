@@ -45,13 +45,23 @@ struct ddpi_mark {
     uint64_t incarnation; /* when restoring: which store it is; drawn and kept by the sink */
 };
 
+/* What a sink calls when a commit has ended; @why is NULL if the changes are durable. */
+struct ddpi_committed {
+    void (*call)(void *ctx, const struct ddp_error *why);
+    void *ctx;
+};
+
 struct ddpi_sink {
     void *ctx;
     /* @mutation is valid during the call only. Must not call into the core. The next commit reports
      * a failure. */
     void (*change)(void *ctx, const struct ddpi_mutation *mutation);
-    /* Makes all changes so far durable. May block. After a failure the sink is not called again. */
-    ddp_status (*commit)(void *ctx, const struct ddpi_mark *mark, struct ddp_error *err);
+    /* Make all changes so far durable, and call @done, once: at once, after blocking, or later from
+     * the loop. Until then only change() is called; those changes belong to the next commit. After
+     * a failure the sink is not called again. */
+    void (*commit)(void *ctx, const struct ddpi_mark *mark, struct ddpi_committed done);
+    /* Whether replies may leave: no other process may have changed the contents. NULL: always. */
+    bool (*may_answer)(void *ctx);
 };
 
 #endif

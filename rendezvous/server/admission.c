@@ -240,9 +240,23 @@ static ddp_status let_vouch(struct ddpi_server *server, struct ddpi_conn *conn,
     return DDP_OK;
 }
 
+/* The client has done nothing wrong, so its address is not charged with a failure. */
+static ddp_status refuse_as_standby(struct ddpi_server *server, struct ddpi_conn *conn,
+                                    struct ddp_error *err)
+{
+    const char *leader = server->standby.leader;
+    ddpi_server_not_half_open(server, conn);
+    if (leader[0] == '\0')
+        return ddpi_error_set(err, DDP_E_CLOSED,
+                              "this store is a standby, and no store leads at the moment");
+    return ddpi_error_set(err, DDP_E_CLOSED, "this store is a standby; the leader is %s", leader);
+}
+
 ddp_status ddpi_server_on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error *err)
 {
     struct ddpi_server *server = owner;
+    if (server->standby.on)
+        return refuse_as_standby(server, conn, err);
     if (conn->client.tcpstore && conn->job[0] == '\0')
         memcpy(conn->job, server->jobs.tcpstore_job, sizeof conn->job);
     ddp_status status = conn->client.tcpstore ? check_vouched(server, conn, err) : DDP_OK;

@@ -83,14 +83,17 @@ void ddpi_server_drain(struct ddpi_server *server, void (*cb)(void *ctx), void *
 void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
 {
     server->closed = (struct server_callback){cb, ctx};
-    struct ddp_error why = {0};
-    if (ddpi_server_commit(server, &why) != DDP_OK)
-        ddpi_log(&server->log, DDPI_LOG_ERROR, "%s", why.msg);
+    server->turn.sink_failed = NULL;
+    ddpi_server_commit(server);
+    bool may_answer = ddpi_server_may_answer_all(server);
     server->closing = true;
     ddpi_refusals_flush(&server->refusals);
-    ddpi_list_for_each_safe (node, &server->conns)
-        ddpi_conn_close(ddpi_container_of(node, struct ddpi_conn, of_server), DDP_E_CLOSED,
-                        "the server is shutting down");
+    ddpi_list_for_each_safe (node, &server->conns) {
+        struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_server);
+        if (may_answer)
+            ddpi_conn_free_output(conn);
+        ddpi_conn_close(conn, DDP_E_CLOSED, "the server is shutting down");
+    }
     ddpi_listeners_close_all(&server->listeners);
     ddpi_server_turn_close(server, on_turn_handle_closed);
 }
@@ -342,6 +345,7 @@ ddp_status ddpi_server_create_unbound(uv_loop_t *loop, const struct ddpi_server_
     ddpi_list_init(&server->conns);
     ddpi_list_init(&server->admission.half_open);
     ddpi_list_init(&server->requests.dirty);
+    ddpi_list_init(&server->requests.withheld);
     ddpi_list_init(&server->requests.held);
     const char *prefix = options->tcpstore_prefix != NULL ? options->tcpstore_prefix : "tcp/";
     uint32_t rate = CONNECTION_RATE;
@@ -394,6 +398,19 @@ ddp_status ddpi_server_set_token(struct ddpi_server *server, const struct ddpi_c
     server->token = *token;
     server->env.gate.token = &server->token;
     return DDP_OK;
+}
+
+void ddpi_server_stand_by(struct ddpi_server *server, const char *leader, uint64_t number)
+{
+    server->standby.on = true;
+    snprintf(server->standby.leader, sizeof server->standby.leader, "%s", leader);
+    if (number != 0)
+        server->env.incarnation = number;
+}
+
+void ddpi_server_stand_in(struct ddpi_server *server)
+{
+    server->standby.on = false;
 }
 
 ddp_status ddpi_server_restore(struct ddpi_server *server, const struct ddpi_mutation *mutation,

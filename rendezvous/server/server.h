@@ -106,6 +106,14 @@ ddp_status ddpi_server_listen(struct ddpi_server *server, const char *host, uint
  * may have been closed, except with DDP_E_DENIED. */
 ddp_status ddpi_server_adopt(struct ddpi_server *server, int fd, struct ddp_error *err);
 
+/* Admit no client, but tell each that authenticates, or need not, that this store is a standby, and
+ * that the leader is @leader, such as "10.0.0.1:29400"; "": none is known. They get DDP_E_CLOSED
+ * before WELCOME, so they may try another endpoint. @number: of the store that both have, or 0: not
+ * known. Can be called again when the leader changes. */
+void ddpi_server_stand_by(struct ddpi_server *server, const char *leader, uint64_t number);
+/* Admit clients from now on. Contents must be restored before. */
+void ddpi_server_stand_in(struct ddpi_server *server);
+
 /* Set the token for new connections. DDP_E_INVALID: it is the key of one role. */
 ddp_status ddpi_server_set_token(struct ddpi_server *server, const struct ddpi_credential *token,
                                  struct ddp_error *err);
@@ -133,9 +141,11 @@ void ddpi_server_restore_mark(struct ddpi_server *server, const struct ddpi_mark
 
 /*
  * Pass all changes to @sink, which is copied. The changes of a turn of the loop are committed at
- * its end, before any reply leaves. If that fails, all connections are closed without a reply, and
- * @failed is called from the loop, once: close the server then, since its memory holds changes that
- * no client was told of.
+ * its end, and no reply leaves before the changes that it may depend on are durable. While a commit
+ * is under way requests are served, and their changes belong to the next one. If a commit fails,
+ * all connections are closed without a reply, and @failed is called from the loop, once: close the
+ * server then, since its memory holds changes that no client was told of. The sink must not report
+ * the end of a commit after the server was closed.
  */
 void ddpi_server_set_sink(struct ddpi_server *server, const struct ddpi_sink *sink,
                           void (*failed)(void *ctx, const struct ddp_error *why), void *ctx);

@@ -56,6 +56,11 @@ struct ddpi_server {
     } admission;
 
     struct {
+        bool on;                        /* admits nobody ... */
+        char leader[DDPI_ENDPOINT_MAX]; /* ... but names this store; "": none is known */
+    } standby;
+
+    struct {
         struct ddpi_kv_scope *tcpstore_scope;
         char tcpstore_job[DDPI_JOB_MAX + 1]; /* of clients at ports of no job; "": none */
     } jobs;
@@ -64,6 +69,7 @@ struct ddpi_server {
         uint64_t served;
         uint64_t by_op[DDPI_OP_COUNT]; /* of these */
         struct ddpi_list dirty;        /* ddpi_conn::of_dirty */
+        struct ddpi_list withheld;     /* the same, of those whose output may not leave yet */
         struct ddpi_list held;         /* ddpi_conn::of_held */
     } requests;
 
@@ -77,7 +83,9 @@ struct ddpi_server {
         struct ddpi_sink sink; /* commit NULL: none */
         void (*sink_failed)(void *ctx, const struct ddp_error *why);
         void *sink_failed_ctx;
-        bool changed;      /* since the last commit */
+        bool changed;      /* since the last commit began */
+        bool committing;   /* a commit is under way ... */
+        bool beginning;    /* ... and has not returned yet */
         uv_timer_t expiry; /* the next deadline of the core or of a round */
         uint64_t expiry_at;
         bool expiry_due;

@@ -49,21 +49,103 @@ void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation)
 static void drop_connections(struct ddpi_server *server, const struct ddp_error *why)
 {
     server->closing = true;
+    server->turn.changed = false;
     ddpi_kv_set_sink(server->kv, NULL, NULL);
     ddpi_list_for_each_safe (node, &server->conns)
         ddpi_conn_drop(ddpi_container_of(node, struct ddpi_conn, of_server), why->msg);
 }
 
-ddp_status ddpi_server_commit(struct ddpi_server *server, struct ddp_error *err)
+static void commit_failed(struct ddpi_server *server, const struct ddp_error *why)
 {
-    if (!server->turn.changed)
-        return DDP_OK;
+    drop_connections(server, why);
+    if (server->turn.sink_failed != NULL)
+        server->turn.sink_failed(server->turn.sink_failed_ctx, why);
+    else
+        ddpi_log(&server->log, DDPI_LOG_ERROR, "%s", why->msg);
+}
+
+/* Calls @act for each connection that has output. */
+static void for_outputs(struct ddpi_server *server, void (*act)(struct ddpi_conn *))
+{
+    ddpi_list_for_each (node, &server->requests.dirty)
+        act(ddpi_container_of(node, struct ddpi_conn, of_dirty));
+    ddpi_list_for_each (node, &server->requests.withheld)
+        act(ddpi_container_of(node, struct ddpi_conn, of_dirty));
+}
+
+static void move_all(struct ddpi_list *from, struct ddpi_list *to)
+{
+    while (!ddpi_list_empty(from)) {
+        struct ddpi_list *node = from->next;
+        ddpi_list_remove(node);
+        ddpi_list_append(to, node);
+    }
+}
+
+static void on_committed(void *ctx, const struct ddp_error *why)
+{
+    struct ddpi_server *server = ctx;
+    server->turn.committing = false;
+    if (why != NULL) {
+        commit_failed(server, why);
+        return;
+    }
+    if (server->turn.beginning)
+        return; /* all output may leave: the caller goes on */
+    for_outputs(server, ddpi_conn_free_covered);
+    move_all(&server->requests.withheld, &server->requests.dirty);
+    ddpi_server_settle(server);
+}
+
+void ddpi_server_commit(struct ddpi_server *server)
+{
+    if (!server->turn.changed || server->turn.committing)
+        return;
     const struct ddpi_mark mark = ddpi_kv_mark(server->kv);
+    const struct ddpi_committed done = {on_committed, server};
     server->turn.changed = false;
-    ddp_status status = server->turn.sink.commit(server->turn.sink.ctx, &mark, err);
-    if (status != DDP_OK)
-        drop_connections(server, err);
-    return status;
+    server->turn.committing = server->turn.beginning = true;
+    server->turn.sink.commit(server->turn.sink.ctx, &mark, done);
+    server->turn.beginning = false;
+    if (server->turn.committing)
+        for_outputs(server, ddpi_conn_cover_output);
+}
+
+/* --- output --- */
+
+/* The sink has not lost its right to the contents. */
+static bool may_answer(const struct ddpi_server *server)
+{
+    const struct ddpi_sink *sink = &server->turn.sink;
+    return sink->may_answer == NULL || sink->may_answer(sink->ctx);
+}
+
+bool ddpi_server_may_answer_all(const struct ddpi_server *server)
+{
+    return may_answer(server) && !server->turn.committing;
+}
+
+/* Output that depends on changes which are not durable stays; it is looked at again when they are.
+ */
+static void flush_connections(struct ddpi_server *server)
+{
+    bool may = may_answer(server);
+    bool all = ddpi_server_may_answer_all(server);
+    if (all)
+        move_all(&server->requests.withheld, &server->requests.dirty);
+    while (!ddpi_list_empty(&server->requests.dirty)) {
+        struct ddpi_conn *conn =
+            ddpi_container_of(server->requests.dirty.next, struct ddpi_conn, of_dirty);
+        ddpi_list_remove(&conn->of_dirty);
+        if (all)
+            ddpi_conn_free_output(conn);
+        if (may)
+            ddpi_conn_flush(conn);
+        if (!may || ddpi_conn_withholds(conn)) {
+            ddpi_list_remove(&conn->of_dirty);
+            ddpi_list_append(&server->requests.withheld, &conn->of_dirty);
+        }
+    }
 }
 
 /* --- the end of a turn --- */
@@ -101,7 +183,7 @@ static void call_once(struct server_callback *callback)
 static bool is_drained(const struct ddpi_server *server)
 {
     struct ddpi_kv_stats stats = ddpi_kv_stats(server->kv);
-    if (stats.waits > 0 || stats.works > 0)
+    if (stats.waits > 0 || stats.works > 0 || server->turn.committing)
         return false;
     ddpi_list_for_each (node, &server->conns)
         if (ddpi_conn_queued(ddpi_container_of(node, struct ddpi_conn, of_server)) > 0)
@@ -142,22 +224,16 @@ static void give_memory_back(struct ddpi_server *server)
 
 void ddpi_server_settle(struct ddpi_server *server)
 {
-    struct ddp_error why = {0};
     if (server->closing)
         return;
     if (!server->draining) /* a server that is about to end starts nothing */
         ddpi_round_keys_act(server->rounds, uv_now(server->env.loop));
     if (ddpi_server_make_room(server))
         ddpi_server_turn_again(server);
-    if (ddpi_server_commit(server, &why) != DDP_OK) {
-        server->turn.sink_failed(server->turn.sink_failed_ctx, &why);
+    ddpi_server_commit(server);
+    if (server->closing)
         return;
-    }
-    while (!ddpi_list_empty(&server->requests.dirty)) {
-        struct ddpi_list *node = server->requests.dirty.next;
-        ddpi_list_remove(node);
-        ddpi_conn_flush(ddpi_container_of(node, struct ddpi_conn, of_dirty));
-    }
+    flush_connections(server);
     if (ddpi_kv_has_work(server->kv))
         ddpi_server_turn_again(server);
     update_expiry(server);

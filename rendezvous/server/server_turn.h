@@ -18,10 +18,16 @@ void ddpi_server_turn_again(struct ddpi_server *server);
 /* The sink hook of the core. */
 void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation);
 
-/* Make all changes durable. If that fails, drop all connections. */
-ddp_status ddpi_server_commit(struct ddpi_server *server, struct ddp_error *err);
+/* Begin to make all changes durable, unless a commit is under way. If that fails, all connections
+ * are dropped, and the owner is told, or the log if the server is being closed. */
+void ddpi_server_commit(struct ddpi_server *server);
 
-/* Commit, and send all replies. */
+/* Whether all replies may leave: no commit is under way, and the sink has its right to the
+ * contents.
+ */
+bool ddpi_server_may_answer_all(const struct ddpi_server *server);
+
+/* Commit, and send all replies that may leave. */
 void ddpi_server_settle(struct ddpi_server *server);
 
 #endif

@@ -219,19 +219,17 @@ static ddp_status finish_transaction(struct ddpi_sqlite_sink *state, const struc
     return status;
 }
 
-static ddp_status on_commit(void *ctx, const struct ddpi_mark *mark, struct ddp_error *err)
+static void on_commit(void *ctx, const struct ddpi_mark *mark, struct ddpi_committed done)
 {
     struct ddpi_sqlite_sink *state = ctx;
     struct ddp_error why = {0};
-    if (!state->changing && state->failure.status == DDP_OK)
-        return DDP_OK;
-    ddp_status status = finish_transaction(state, mark, &why);
-    if (status != DDP_OK && err != NULL)
-        *err = why;
+    ddp_status status = DDP_OK;
+    if (state->changing || state->failure.status != DDP_OK)
+        status = finish_transaction(state, mark, &why);
     if (status != DDP_OK && state->changing && sqlite3_get_autocommit(state->db) == 0)
         (void)run_statement(state, STATEMENT_ROLLBACK, NULL, NULL);
     state->changing = false;
-    return status;
+    done.call(done.ctx, status != DDP_OK ? &why : NULL);
 }
 
 struct ddpi_sink ddpi_sqlite_sink_hooks(struct ddpi_sqlite_sink *state)

@@ -1,6 +1,6 @@
 /*
  * sqlite_sink.h - a sink that keeps the store's contents in an SQLite file, so that a restarted
- * store continues where it stopped. It uses a write-ahead log; a commit is on disk when it returns.
+ * store continues where it stopped. It uses a write-ahead log; a commit blocks until it is on disk.
  */
 #ifndef DDPI_SQLITE_SINK_H
 #define DDPI_SQLITE_SINK_H

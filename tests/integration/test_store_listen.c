@@ -289,6 +289,59 @@ START_TEST(counters)
 }
 END_TEST
 
+/* --- a standby --- */
+
+static void stand_by(struct ddpi_server *at, void *ctx)
+{
+    ddpi_server_stand_by(at, ctx, 7);
+}
+
+static void stand_in(struct ddpi_server *at, void *ctx)
+{
+    (void)ctx;
+    ddpi_server_stand_in(at);
+}
+
+static void assert_stands_by(const char *expected)
+{
+    char payload[2048];
+    uint64_t version;
+    struct ddpi_bytes text;
+    struct ddpi_buf greeting;
+    int fd = raw_connect(store_thread_port(server));
+    ddpi_buf_init(&greeting, 1024);
+    raw_put_greeting(&greeting, DDPI_AUTH_NONE);
+    raw_send(fd, ddpi_buf_head(&greeting), ddpi_buf_len(&greeting));
+    raw_receive(fd, payload, DDPI_PREAMBLE_SIZE);
+    struct ddpi_frame frame = raw_frame(fd, payload, sizeof payload);
+    ck_assert(frame.type == DDPI_FRAME_BYE && frame.status == DDP_E_CLOSED);
+    ck_assert(ddpi_refusal_get(payload, frame.payload_len, &version, &text));
+    ck_assert(ddpi_bytes_equal(text, ddpi_bytes_of(expected, strlen(expected))));
+    raw_until_closed(fd);
+    close(fd);
+    ddpi_buf_finish(&greeting);
+}
+
+START_TEST(a_standby_names_its_leader)
+{
+    restart(NULL);
+    char nobody[] = "", leader[] = "10.0.0.1:29400";
+    store_thread_call(server, stand_by, nobody);
+    assert_stands_by("this store is a standby, and no store leads at the moment");
+    store_thread_call(server, stand_by, leader);
+    assert_stands_by("this store is a standby; the leader is 10.0.0.1:29400");
+    int tcpstore = raw_connect(store_thread_port(server));
+    raw_send(tcpstore, "\0\xce\xf7\x85\x3c", 5); /* VALIDATE of PyTorch's client */
+    raw_until_closed(tcpstore);
+    close(tcpstore);
+    ck_assert_uint_eq(store_thread_stats(server).half_open, 0);
+    store_thread_call(server, stand_in, NULL);
+    ddp_store *store = open_store();
+    assert_alive(store);
+    ddp_store_close(store);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     const TTest *const tests[] = {
@@ -300,6 +353,7 @@ Suite *test_suite(void)
         draining_lets_those_who_wait_be_answered,
         draining_when_nobody_waits_is_over_at_once,
         counters,
+        a_standby_names_its_leader,
     };
     return store_suite("store_listen", tests, sizeof tests / sizeof *tests);
 }

@@ -39,6 +39,13 @@ class RawStore:
         host, _, port = endpoint.rpartition(':')
         self.socket = socket.create_connection((host.strip('[]'), int(port)), DEADLINE)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._greet(job, role, epoch)
+        except BaseException:
+            self.close()
+            raise
+
+    def _greet(self, job, role, epoch):
         hello = struct.pack('<IBQ', 0, role, epoch) + packed(job) + bytes(32) + packed('')
         self.data = b''
         self.socket.sendall(b'DDPS' + struct.pack('<HH', 3, 3) + frame(1, hello, 1))

@@ -72,10 +72,18 @@ static void begin(const struct ddpi_kv_limits *limits)
     ddpi_kv_set_sink(kv, sink.change, sink.ctx);
 }
 
+static void on_committed(void *ctx, const struct ddp_error *failure)
+{
+    ck_assert_msg(failure == NULL, "%s", failure != NULL ? failure->msg : "");
+    *(bool *)ctx = true;
+}
+
 static void commit(void)
 {
     const struct ddpi_mark mark = ddpi_kv_mark(kv);
-    ck_assert_msg(sink.commit(sink.ctx, &mark, &why) == DDP_OK, "%s", why.msg);
+    bool committed = false;
+    sink.commit(sink.ctx, &mark, (struct ddpi_committed){on_committed, &committed});
+    ck_assert(committed);
 }
 
 /* As a kill would: nothing more is committed. */

@@ -94,7 +94,7 @@ struct ddpi_conn {
     char job[DDPI_JOB_MAX + 1]; /* of the port that it came in on; "": any */
     struct ddpi_list of_server;
     struct ddpi_list of_half_open; /* in the owner's list until it is admitted */
-    struct ddpi_list of_dirty;     /* in the owner's list while it has something to flush */
+    struct ddpi_list of_dirty;     /* in a list of the owner while it has something to flush */
     struct ddpi_list of_held;      /* ... while it is held */
     struct ddpi_kv_client client;
     struct ddpi_conn_peer peer;
@@ -106,7 +106,9 @@ struct ddpi_conn {
     struct ddpi_tls *tls;   /* NULL: plain text */
     struct ddpi_buf in;     /* begins with a frame that is incomplete, or not served yet */
     size_t in_need;         /* the size of that frame, as far as known */
-    struct ddpi_buf out;    /* not passed to libuv yet */
+    struct ddpi_buf out;    /* not passed to libuv yet; ... */
+    size_t ready;           /* ... so many bytes may leave, ... */
+    size_t covered;         /* ... and so many may after the owner's commit that is under way */
     struct ddpi_buf sealed; /* with TLS: the same, encrypted */
     struct ddpi_buf flight; /* being written by libuv */
     size_t in_held;         /* the memory of `in`, as last reported to the budget */
@@ -147,8 +149,35 @@ void ddpi_conn_reply(struct ddpi_conn *conn, const struct ddpi_message *reply);
 /* The request that was put off has been answered: serve those after it. */
 void ddpi_conn_release(struct ddpi_conn *conn);
 
-/* Send what is queued. */
+/* Send what is queued and may leave. */
 void ddpi_conn_flush(struct ddpi_conn *conn);
+
+/*
+ * Which output may leave. Output that depends on the contents of the store waits for the owner's
+ * word. A handshake, and the answer to the renewal of a session, may leave at once unless output
+ * before them waits.
+ */
+static inline void ddpi_conn_free_output(struct ddpi_conn *conn)
+{
+    conn->ready = ddpi_buf_len(&conn->out);
+}
+
+/* What is queued now may leave when ddpi_conn_free_covered() is called. */
+static inline void ddpi_conn_cover_output(struct ddpi_conn *conn)
+{
+    conn->covered = ddpi_buf_len(&conn->out);
+}
+
+static inline void ddpi_conn_free_covered(struct ddpi_conn *conn)
+{
+    conn->ready = conn->covered > conn->ready ? conn->covered : conn->ready;
+    conn->covered = 0;
+}
+
+static inline bool ddpi_conn_withholds(const struct ddpi_conn *conn)
+{
+    return ddpi_buf_len(&conn->out) > conn->ready;
+}
 
 /* Bytes of output that have not left. */
 static inline size_t ddpi_conn_queued(const struct ddpi_conn *conn)

@@ -48,6 +48,11 @@ void ddpi_conn_trim(struct ddpi_buf *buf);
  * budget. */
 bool ddpi_conn_update_budgets(struct ddpi_conn *conn);
 
+/* conn_output.c: output after the first @before bytes does not depend on the store's contents. */
+void ddpi_conn_put_free(struct ddpi_conn *conn, size_t before);
+/* Drop all output that is not with libuv or TLS yet. */
+void ddpi_conn_drop_output(struct ddpi_conn *conn);
+
 /* conn_read.c */
 int ddpi_conn_start_reading(struct ddpi_conn *conn);
 /* Output has left: serve the buffered input and read on. */

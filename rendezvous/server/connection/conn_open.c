@@ -3,8 +3,8 @@
  *
  * The happy path: the first byte selects the dialect, whose handshake opens the connection; then
  * each complete frame becomes a request to the owner, and replies are collected in `out` until the
- * owner flushes. They are not sent earlier, since the changes that they acknowledge may have to be
- * made durable first.
+ * owner says that they may leave, and flushes. They are not sent earlier, since the changes that
+ * they acknowledge may have to be made durable first.
  *
  * Possible failure modes are:
  *   - no dialect has the first byte, or the dialect refuses: the peer is told so if possible, and
@@ -113,7 +113,7 @@ void ddpi_conn_close(struct ddpi_conn *conn, ddp_status status, const char *text
 
 void ddpi_conn_drop(struct ddpi_conn *conn, const char *why)
 {
-    ddpi_buf_consume(&conn->out, ddpi_buf_len(&conn->out));
+    ddpi_conn_drop_output(conn);
     ddpi_conn_end(conn, why);
 }
 

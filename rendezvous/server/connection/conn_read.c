@@ -90,8 +90,10 @@ static size_t serve_frames(struct ddpi_conn *conn, const uint8_t *bytes, size_t 
         if (used >= announced)
             announced = used + look_ahead(conn, bytes + used, len - used);
         struct ddpi_step step;
+        size_t before = ddpi_buf_len(&conn->out);
         ddp_status status =
             conn->dialect->next(&conn->session, bytes + used, len - used, &conn->out, &step, &err);
+        ddpi_conn_put_free(conn, before);
         if (step.kind == DDPI_STEP_CLOSE) {
             ddpi_conn_dismiss(conn, status, err.msg);
             return len;
@@ -184,6 +186,7 @@ static bool begins_tls(const struct ddpi_conn *conn, const uint8_t *bytes)
 static void refuse_tls(struct ddpi_conn *conn)
 {
     (void)ddpi_buf_append(&conn->out, ddpi_tls_refusal, sizeof ddpi_tls_refusal);
+    ddpi_conn_put_free(conn, 0);
     ddpi_conn_dismiss(conn, DDP_E_PROTOCOL,
                       "it speaks TLS, and this server was started without --tls");
 }

@@ -1,0 +1,183 @@
+/*
+ * test_etcd_pulse.c - the death of a process, seen by its connection: with listeners of this test
+ * in place of a store. Also the table of the store's machine.
+ */
+#include "check_main.h"
+#include "etcd_pulse.h"
+#include "etcd_store_state.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { DEADLINE_MS = 20000, QUIET_MS = 200 };
+
+static uv_loop_t loop;
+static uv_timer_t deadline;
+static struct ddpi_etcd_pulse *pulse;
+static unsigned alive, dead;
+static bool late;
+
+static void on_alive(void *ctx)
+{
+    (void)ctx;
+    alive++;
+}
+
+static void on_dead(void *ctx)
+{
+    (void)ctx;
+    dead++;
+}
+
+static void on_deadline(uv_timer_t *timer)
+{
+    (void)timer;
+    late = true;
+}
+
+static void run_until(const unsigned *count, unsigned wanted, uint64_t most_ms)
+{
+    late = false;
+    uv_timer_start(&deadline, on_deadline, most_ms, 0);
+    while (*count != wanted && !late)
+        uv_run(&loop, UV_RUN_ONCE);
+    uv_timer_stop(&deadline);
+}
+
+static int listen_at(uint16_t *port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(*port)};
+    socklen_t len = sizeof at;
+    const int yes = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ck_assert_int_ge(fd, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    ck_assert_int_eq(listen(fd, 8), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    *port = ntohs(at.sin_port);
+    return fd;
+}
+
+static void pulse_setup(void)
+{
+    const struct ddpi_etcd_pulse_hooks hooks = {on_alive, on_dead, NULL};
+    struct ddp_error err;
+    alive = dead = 0;
+    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    uv_timer_init(&loop, &deadline);
+    ck_assert_int_eq(ddpi_etcd_pulse_create(&loop, &hooks, &pulse, &err), DDP_OK);
+}
+
+static void pulse_teardown(void)
+{
+    ddpi_etcd_pulse_destroy(pulse);
+    uv_close((uv_handle_t *)&deadline, NULL);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    ck_assert_int_eq(uv_loop_close(&loop), 0);
+}
+
+static int follow(const char *host, uint16_t port, int listener)
+{
+    char endpoint[64];
+    snprintf(endpoint, sizeof endpoint, "%s:%u", host, port);
+    ddpi_etcd_pulse_follow(pulse, endpoint);
+    run_until(&alive, 1, DEADLINE_MS);
+    ck_assert_uint_eq(alive, 1);
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    ck_assert_int_ge(fd, 0);
+    return fd;
+}
+
+START_TEST(a_process_that_ends)
+{
+    uint16_t port = 0;
+    int listener = listen_at(&port);
+    int fd = follow("127.0.0.1", port, listener);
+    close(listener);
+    close(fd);
+    run_until(&dead, 1, DEADLINE_MS);
+    ck_assert_uint_eq(dead, 1);
+    run_until(&dead, 2, QUIET_MS); /* said once */
+    ck_assert_uint_eq(dead, 1);
+}
+END_TEST
+
+/* A store ends connections that say nothing, and another process may hold its listener. */
+START_TEST(a_connection_that_ends)
+{
+    uint16_t port = 0;
+    int listener = listen_at(&port);
+    int fd = follow("localhost", port, listener); /* which may be ::1 first */
+    for (int i = 0; i < 3; i++) {
+        close(fd);
+        late = false;
+        run_until(&dead, 1, QUIET_MS / 4);
+        fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        ck_assert_int_ge(fd, 0);
+    }
+    ck_assert_uint_eq(dead, 0);
+    ck_assert_uint_eq(alive, 1);
+    close(fd);
+    close(listener);
+    run_until(&dead, 1, DEADLINE_MS);
+    ck_assert_uint_eq(dead, 1);
+}
+END_TEST
+
+/* Nobody listens there, but nobody was seen to do so: the address may be wrong. */
+START_TEST(a_process_that_was_never_met)
+{
+    uint16_t port = 0;
+    char endpoint[64];
+    close(listen_at(&port));
+    snprintf(endpoint, sizeof endpoint, "127.0.0.1:%u", port);
+    ddpi_etcd_pulse_follow(pulse, endpoint);
+    run_until(&dead, 1, QUIET_MS);
+    ck_assert_uint_eq(dead + alive, 0);
+}
+END_TEST
+
+START_TEST(another_one_is_followed)
+{
+    uint16_t port = 0, second = 0;
+    int listener = listen_at(&port), other = listen_at(&second);
+    int fd = follow("127.0.0.1", port, listener);
+    alive = 0;
+    int new_fd = follow("127.0.0.1", second, other);
+    close(fd);
+    close(listener);
+    run_until(&dead, 1, QUIET_MS);
+    ck_assert_uint_eq(dead, 0);
+    ddpi_etcd_pulse_follow(pulse, "");
+    close(new_fd);
+    close(other);
+    run_until(&dead, 1, QUIET_MS);
+    ck_assert_uint_eq(dead, 0);
+}
+END_TEST
+
+START_TEST(the_machine_is_sound)
+{
+    ck_assert(ddpi_sm_table_valid(&ddpi_etcd_store_sm));
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    const TTest *const tests[] = {a_process_that_ends, a_connection_that_ends,
+                                  a_process_that_was_never_met, another_one_is_followed,
+                                  the_machine_is_sound};
+    Suite *suite = suite_create("etcd_pulse");
+    TCase *group = tcase_create("loop");
+    tcase_set_timeout(group, 60);
+    tcase_add_checked_fixture(group, pulse_setup, pulse_teardown);
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
+        tcase_add_test(group, tests[i]);
+    suite_add_tcase(suite, group);
+    return suite;
+}
