@@ -170,23 +170,24 @@ class OneMember(EtcdCase):
         self.stop(again)
 
     def test_the_workers_of_a_job_run_on(self):
-        """The store is killed and started at its address, on a machine that could be another one."""
-        leader = self.leader(0)
+        """The agent has the addresses of both; the leader is killed, and the other takes over."""
+        leader, standby = self.leader(0), self.standby(1)
         go = self.folder / 'go'
-        job = self.start('--nnodes=1:2', f'--rdzv-endpoint={leader.endpoint}', '--rdzv-id=x', '--rdzv-conf=is_host=false',
+        job = self.start('--nnodes=1:2', f'--rdzv-endpoint={leader.endpoint},{standby.endpoint}', '--rdzv-id=x',
                          '--nproc-per-node=2', '--no-prefix', 'sh', '-c',
                          f'echo up $$; until [ -e {go} ]; do sleep 0.05; done; echo done $$')
         job.read_until('up ', 2)
         self.kill(leader)
-        again = self.leader(0)
-        wait_until(lambda: job.collect(0.05) or self.stats(again.endpoint)['sessions'] > 0 and
-                   self.stats(again.endpoint)['members'] > 0, 'the agent at the new store')
+        job.read_until(f'connected to the store at {leader.endpoint},{standby.endpoint} again')
+        stats = self.stats(standby.endpoint)
+        self.assertEqual((stats['sessions'], stats['members']), (1, 1))
         go.write_text('')
         self.assertEqual(job.wait(), 0, job.err)
+        self.assertNotIn('generation 2', job.err)
         pids = {kind: sorted(line.split()[1] for line in job.out.splitlines() if line.startswith(kind))
                 for kind in ('up', 'done')}
         self.assertEqual(pids['up'], pids['done'])
-        self.stop(again)
+        self.stop(standby)
 
     def test_long_turns_and_many_keys(self):
         leader = self.leader(0)
