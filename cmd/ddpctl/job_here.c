@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { ENVIRON_MAX = 1 << 20, STORES_MAX = 8 };
 
@@ -44,6 +46,14 @@ static void look_at_process(struct stores *stores, const char *pid, char *text)
             note_store(stores, at + sizeof name - 1);
 }
 
+/* root can read the environments of others, and must not follow them to their stores. */
+static bool is_own_process(int processes, const char *name)
+{
+    struct stat status;
+    return name[0] >= '1' && name[0] <= '9' && fstatat(processes, name, &status, 0) == 0 &&
+           status.st_uid == geteuid();
+}
+
 static ddp_status look_at_all(struct stores *stores, struct ddp_error *err)
 {
     char *text = ddpi_calloc(1, ENVIRON_MAX);
@@ -53,7 +63,7 @@ static ddp_status look_at_all(struct stores *stores, struct ddp_error *err)
         return ddpi_error_set(err, DDP_E_SYSTEM, "cannot look at the processes in /proc");
     }
     for (const struct dirent *entry; (entry = readdir(processes)) != NULL;)
-        if (entry->d_name[0] >= '1' && entry->d_name[0] <= '9')
+        if (is_own_process(dirfd(processes), entry->d_name))
             look_at_process(stores, entry->d_name, text);
     closedir(processes);
     ddpi_free(text);

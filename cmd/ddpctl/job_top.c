@@ -44,9 +44,10 @@ static ddp_status take_terminal(struct termios *ret_before, struct ddp_error *er
     cfmakeraw(&raw);
     raw.c_cc[VMIN] = raw.c_cc[VTIME] = 0;
     tcsetattr(STDIN_FILENO, TCSAFLUSH, &raw);
+    static const int ending[] = {SIGTERM, SIGHUP, SIGINT, SIGQUIT};
     const struct sigaction end = {.sa_handler = on_end_signal};
-    sigaction(SIGTERM, &end, NULL);
-    sigaction(SIGHUP, &end, NULL);
+    for (size_t i = 0; i < sizeof ending / sizeof *ending; i++)
+        sigaction(ending[i], &end, NULL);
     fputs(SCREEN_BEGIN, stdout);
     return DDP_OK;
 }
@@ -63,7 +64,7 @@ static bool wants_to_end(void)
     char key;
     while (read(STDIN_FILENO, &key, 1) == 1)
         if (key == 'q' || key == CONTROL_C)
-            return true;
+            top_ended = 1;
     return top_ended != 0;
 }
 
@@ -133,12 +134,10 @@ static ddp_status await_news(struct ddpctl_job_call *call, struct ddp_error *err
 static ddp_status show_until_end(struct ddpctl_job_call *call, struct ddp_error *err)
 {
     ddp_status status = DDP_OK;
-    while (status == DDP_OK && !top_ended) {
+    while (status == DDP_OK && !wants_to_end()) {
         status = draw(call, err);
         if (status == DDP_OK)
             status = await_news(call, err);
-        if (wants_to_end())
-            break;
     }
     return status;
 }

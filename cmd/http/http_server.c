@@ -12,6 +12,7 @@
 #include "buf.h"
 #include "error.h"
 #include "http_library.h"
+#include "list.h"
 #include "mem.h"
 
 #include <limits.h>
@@ -27,9 +28,18 @@ struct http_server {
     struct MHD_Daemon *daemon;
     uv_poll_t poll;
     uv_timer_t timer;
-    unsigned handles;    /* not closed yet */
-    size_t body_total;   /* bytes of all bodies */
+    unsigned handles;  /* not closed yet */
+    size_t body_total; /* bytes of all bodies */
+    struct ddpi_list connections;
+    unsigned count;      /* of these */
     bool running, again; /* within MHD_run(); it must be called once more */
+};
+
+/* A connection, from its first byte to its last. */
+struct http_connection {
+    struct ddpi_list of_server; /* in the order in which they began to wait */
+    int fd;
+    bool waits; /* for the head of a request */
 };
 
 /* What the owner sees comes first. */
@@ -52,8 +62,10 @@ static void on_due(uv_timer_t *timer);
 static void set_timer(struct http_server *server)
 {
     MHD_UNSIGNED_LONG_LONG ms;
+    /* At least 1 ms: a timer that is due at once fires again before the loop looks at any other
+     * handle, so that one client with many requests would stop it. */
     if (server->mhd.MHD_get_timeout(server->daemon, &ms) == MHD_YES)
-        uv_timer_start(&server->timer, on_due, ms, 0);
+        uv_timer_start(&server->timer, on_due, ms > 0 ? ms : 1, 0);
     else
         uv_timer_stop(&server->timer);
 }
@@ -81,6 +93,64 @@ static void on_ready(uv_poll_t *poll, int uv_err, int events)
 {
     (void)uv_err, (void)events;
     advance(poll->data);
+}
+
+/* ---- connections ------------------------------------------------------------------------------
+ */
+
+static void on_connection(void *ctx, struct MHD_Connection *connection, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct http_server *server = ctx;
+    struct http_connection *own = *context;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (own != NULL) {
+            ddpi_list_remove(&own->of_server);
+            server->count--;
+        }
+        ddpi_free(own);
+        return;
+    }
+    const union MHD_ConnectionInfo *info =
+        server->mhd.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    own = ddpi_calloc(1, sizeof *own);
+    if (own == NULL)
+        return; /* it is served, and cannot be evicted */
+    own->fd = info->connect_fd;
+    own->waits = true;
+    ddpi_list_append(&server->connections, &own->of_server);
+    server->count++;
+    *context = own;
+}
+
+/* The head of a request has come, or its answer has left. */
+static void note_waiting(struct http_server *server, struct MHD_Connection *connection, bool waits)
+{
+    const union MHD_ConnectionInfo *info =
+        server->mhd.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct http_connection *own = info != NULL ? info->socket_context : NULL;
+    if (own == NULL)
+        return;
+    own->waits = waits;
+    ddpi_list_remove(&own->of_server);
+    ddpi_list_append(&server->connections, &own->of_server);
+}
+
+/* Clients that send a byte now and then never are silent. So when no connection is left, the one
+ * that has waited longest for the head of a request makes room. */
+static void make_room(struct http_server *server)
+{
+    if (server->count < server->options.max_connections)
+        return;
+    ddpi_list_for_each (node, &server->connections) {
+        const struct http_connection *own =
+            ddpi_container_of(node, struct http_connection, of_server);
+        if (!own->waits)
+            continue;
+        shutdown(own->fd, SHUT_RDWR);
+        advance(server);
+        return;
+    }
 }
 
 /* ---- one request ------------------------------------------------------------------------------
@@ -197,8 +267,10 @@ static enum MHD_Result on_access(void *ctx, struct MHD_Connection *connection, c
     struct http_server *server = ctx;
     struct exchange *exchange = *exchange_of;
     (void)version;
-    if (exchange == NULL)
+    if (exchange == NULL) {
+        note_waiting(server, connection, false);
         return begin(server, connection, exchange_of);
+    }
     if (*upload_len > 0) {
         add_body(exchange, upload, *upload_len);
         *upload_len = 0;
@@ -219,7 +291,8 @@ static enum MHD_Result on_access(void *ctx, struct MHD_Connection *connection, c
 static void on_completed(void *ctx, struct MHD_Connection *connection, void **exchange_of,
                          enum MHD_RequestTerminationCode how)
 {
-    (void)ctx, (void)connection, (void)how;
+    (void)how;
+    note_waiting(ctx, connection, true);
     if (*exchange_of != NULL)
         exchange_destroy(*exchange_of);
     *exchange_of = NULL;
@@ -257,9 +330,9 @@ static ddp_status start_daemon(struct http_server *server, struct ddp_error *err
     server->daemon = server->mhd.MHD_start_daemon(
         MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
         on_access, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_NOTIFY_COMPLETED,
-        on_completed, NULL, MHD_OPTION_CONNECTION_LIMIT, options->max_connections,
-        MHD_OPTION_CONNECTION_TIMEOUT, options->silence_s, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_END);
+        on_completed, server, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,
+        MHD_OPTION_CONNECTION_LIMIT, options->max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
+        options->silence_s, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
     return server->daemon != NULL
                ? DDP_OK
                : ddpi_error_set(err, DDP_E_SYSTEM,
@@ -287,6 +360,7 @@ ddp_status http_server_create(uv_loop_t *loop, const struct http_options *option
     if (server == NULL)
         return ddpi_error_nomem(err, sizeof *server);
     server->options = *options;
+    ddpi_list_init(&server->connections);
     ddp_status status = http_library_load(&server->mhd, err);
     if (status == DDP_OK)
         status = start_daemon(server, err);
@@ -306,6 +380,7 @@ void http_server_take(struct http_server *server, int fd, const struct sockaddr 
 {
     socklen_t len =
         peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    make_room(server);
     /* On failure it closes the descriptor. */
     (void)server->mhd.MHD_add_connection(server->daemon, fd, peer, len);
     advance(server);

@@ -1,8 +1,9 @@
 /*
  * job_watch.c - see job_watch.h. Owns a client of the store and the view.
  *
- * It watches first and lists then, so no change is missed; values carry versions, and the view
- * keeps the latest.
+ * It watches first and reads then, so no change is missed; values carry versions, and a view keeps
+ * the latest. After changes were missed all is read into a new view: a store that has started again
+ * may count its versions anew, and keys may be gone.
  */
 #include "job_watch.h"
 
@@ -15,6 +16,11 @@
 
 enum { ASK_MS = 10000 };
 
+#define ASKED_FOR UINT64_MAX
+
+static void begin_reading(struct job_watch *watch);
+static void begin_watches(struct job_watch *watch);
+
 static uint64_t real_now_ms(void)
 {
     struct timespec now;
@@ -22,34 +28,69 @@ static uint64_t real_now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Without memory a value is left out: the next one comes. */
-static void take_value(struct job_watch *watch, const char *key, uint64_t version,
-                       const void *value, size_t len)
+static bool submit(struct job_watch *watch, struct ddp_store_request request,
+                   ddp_store_uv_done *done, void *data)
 {
-    char job[DDPI_JOB_MAX + 1];
-    if (job_view_take(&watch->view, key, version, value, len) != DDP_OK)
-        return;
-    if (job_view_name(key, job) && watch->view.state.there && !watch->view.state.bad)
-        job_history_take(&watch->history, &watch->view.summary, real_now_ms());
+    request.size = sizeof request;
+    return watch->store != NULL &&
+           ddp_store_uv_submit(watch->store, &request, done, data, NULL, NULL) == DDP_OK;
 }
 
-static bool is_wanted(const struct job_watch *watch, const char *key)
+/* Whether to ask again: the store was away. */
+static bool was_away(const struct ddp_store_result *result)
+{
+    return result->status == DDP_E_TIMEOUT || result->status == DDP_E_CLOSED;
+}
+
+/* ---- values ------------------------------------------------------------------------------------
+ */
+
+/* Without memory a value is left out: the next one comes. */
+static void take_value(struct job_watch *watch, struct job_view *view, const char *key,
+                       uint64_t version, const void *value, size_t len)
 {
     char job[DDPI_JOB_MAX + 1];
-    return !watch->state_only || job_view_name(key, job);
+    if (job_view_take(view, key, version, value, len) != DDP_OK || !job_view_name(key, job) ||
+        !view->state.there || view->state.bad)
+        return;
+    job_history_take(&watch->history, &view->summary, real_now_ms());
+    bool few = view->summary.members <= JOB_WATCH_NODES;
+    if (few == watch->with_nodes)
+        return;
+    watch->with_nodes = few;
+    begin_watches(watch);
+}
+
+static void end_reading(struct job_watch *watch)
+{
+    job_view_finish(&watch->view);
+    watch->view = watch->next;
+    watch->next = (struct job_view){.nnodes = 0};
+    watch->reading = 0;
 }
 
 /* A request for one key, whose result does not name it. */
 struct asked_key {
     struct job_watch *watch;
+    uint64_t reading;
     char key[];
 };
 
 static void on_value(void *data, const struct ddp_store_result *result)
 {
     struct asked_key *asked = data;
-    if (result->status == DDP_OK)
-        take_value(asked->watch, asked->key, result->version, result->value, result->value_len);
+    struct job_watch *watch = asked->watch;
+    bool current = asked->reading == watch->reading && watch->store != NULL;
+    if (current && was_away(result)) {
+        begin_reading(watch);
+    } else if (current) {
+        bool last = --watch->asked == 0;
+        if (result->status == DDP_OK)
+            take_value(watch, &watch->next, asked->key, result->version, result->value,
+                       result->value_len);
+        if (last && asked->reading == watch->reading)
+            end_reading(watch);
+    }
     ddpi_free(asked);
 }
 
@@ -57,51 +98,118 @@ static void ask_value(struct job_watch *watch, const char *key)
 {
     size_t size = strlen(key) + 1;
     struct asked_key *asked = ddpi_calloc(1, sizeof *asked + size);
-    const struct ddp_store_request request = {
-        .size = sizeof request, .op = DDP_STORE_OP_TRY_GET, .timeout_ms = ASK_MS, .key = key};
     if (asked == NULL)
         return;
     asked->watch = watch;
+    asked->reading = watch->reading;
     memcpy(asked->key, key, size);
-    if (ddp_store_uv_submit(watch->store, &request, on_value, asked, NULL, NULL) != DDP_OK)
+    const struct ddp_store_request request = {
+        .op = DDP_STORE_OP_TRY_GET, .timeout_ms = ASK_MS, .key = key};
+    if (submit(watch, request, on_value, asked))
+        watch->asked++;
+    else
         ddpi_free(asked);
+}
+
+static void ask_state(struct job_watch *watch)
+{
+    char key[sizeof watch->prefix + sizeof "state"];
+    snprintf(key, sizeof key, "%sstate", watch->prefix);
+    ask_value(watch, key);
 }
 
 static void on_listed(void *data, const struct ddp_store_result *result)
 {
     struct job_watch *watch = data;
-    if (result->status != DDP_OK || watch->store == NULL)
+    if (watch->store == NULL || watch->reading == 0)
         return;
-    watch->state_only = result->count > JOB_WATCH_KEYS;
-    for (size_t i = 0; i < result->count; i++)
-        if (is_wanted(watch, result->keys[i]))
-            ask_value(watch, result->keys[i]);
+    if (was_away(result)) {
+        begin_reading(watch);
+        return;
+    }
+    for (size_t i = 0; result->status == DDP_OK && i < result->count; i++)
+        ask_value(watch, result->keys[i]);
+    if (watch->asked == 0) /* there is no job */
+        end_reading(watch);
 }
 
-static void list_keys(struct job_watch *watch)
+static void begin_reading(struct job_watch *watch)
 {
-    const struct ddp_store_request request = {.size = sizeof request,
-                                              .op = DDP_STORE_OP_LIST,
-                                              .timeout_ms = ASK_MS,
-                                              .key = watch->prefix};
-    (void)!ddp_store_uv_submit(watch->store, &request, on_listed, watch, NULL, NULL);
+    const struct ddp_store_request list = {
+        .op = DDP_STORE_OP_LIST, .timeout_ms = ASK_MS, .key = watch->prefix};
+    job_view_finish(&watch->next);
+    job_view_init(&watch->next, watch->view.name);
+    watch->reading = ++watch->readings;
+    watch->asked = 0;
+    if (watch->with_nodes)
+        (void)!submit(watch, list, on_listed, watch);
+    else
+        ask_state(watch);
 }
 
-static void on_watching(void *data, const struct ddp_store_result *result)
+/* ---- watches -----------------------------------------------------------------------------------
+ */
+
+static void end_watch(struct job_watch *watch, uint64_t *number)
+{
+    const struct ddp_store_request unwatch = {
+        .op = DDP_STORE_OP_UNWATCH, .timeout_ms = DDP_STORE_FOREVER, .watch = *number};
+    if (*number == 0 || *number == ASKED_FOR)
+        return;
+    (void)!submit(watch, unwatch, NULL, NULL);
+    *number = 0;
+    begin_reading(watch); /* without what it has brought */
+}
+
+static void on_nodes_watched(void *data, const struct ddp_store_result *result)
 {
     struct job_watch *watch = data;
-    if (result->status == DDP_OK && watch->store != NULL)
-        list_keys(watch);
+    if (result->status != DDP_OK || watch->store == NULL)
+        return;
+    watch->of_nodes = result->watch;
+    if (watch->with_nodes)
+        begin_reading(watch);
+    else
+        end_watch(watch, &watch->of_nodes);
 }
 
-static void begin_watch(struct job_watch *watch)
+static void on_state_watched(void *data, const struct ddp_store_result *result)
 {
-    const struct ddp_store_request request = {.size = sizeof request,
-                                              .op = DDP_STORE_OP_WATCH,
-                                              .timeout_ms = DDP_STORE_FOREVER,
-                                              .key = watch->prefix,
-                                              .flags = DDP_STORE_WATCH_PREFIX};
-    (void)!ddp_store_uv_submit(watch->store, &request, on_watching, watch, NULL, NULL);
+    struct job_watch *watch = data;
+    if (result->status != DDP_OK || watch->store == NULL)
+        return;
+    watch->of_state = result->watch;
+    begin_reading(watch);
+}
+
+/* Those that are missing begin, each with a reading; one that is not wanted ends. */
+static void begin_watches(struct job_watch *watch)
+{
+    char key[sizeof watch->prefix + sizeof "state"];
+    snprintf(key, sizeof key, "%sstate", watch->prefix);
+    struct ddp_store_request request = {
+        .op = DDP_STORE_OP_WATCH, .timeout_ms = DDP_STORE_FOREVER, .key = key};
+    if (watch->of_state == 0 && submit(watch, request, on_state_watched, watch))
+        watch->of_state = ASKED_FOR;
+    request.key = watch->prefix;
+    request.flags = DDP_STORE_WATCH_PREFIX;
+    if (!watch->with_nodes)
+        end_watch(watch, &watch->of_nodes);
+    else if (watch->of_nodes == 0 && submit(watch, request, on_nodes_watched, watch))
+        watch->of_nodes = ASKED_FOR;
+}
+
+/* Both views learn of a change while one is read. */
+static void take_event(struct job_watch *watch, const struct ddp_store_event *event)
+{
+    bool set = event->kind == DDP_STORE_EVENT_SET;
+    const void *value = set ? event->value : NULL;
+    size_t len = set ? event->value_len : 0;
+    if (watch->reading != 0)
+        (void)!job_view_take(&watch->next, event->key, event->version, value, len);
+    take_value(watch, &watch->view, event->key, event->version, value, len);
+    if (!set)
+        job_view_forget_gone(&watch->view);
 }
 
 static void on_job_event(void *data, ddp_store_uv *store, const struct ddp_store_event *event)
@@ -110,16 +218,21 @@ static void on_job_event(void *data, ddp_store_uv *store, const struct ddp_store
     (void)store;
     if (watch->store == NULL)
         return;
-    if (event->kind == DDP_STORE_EVENT_LOST && event->value_len > 0)
-        begin_watch(watch);
-    else if (event->kind == DDP_STORE_EVENT_LOST)
-        list_keys(watch);
-    else if (is_wanted(watch, event->key))
-        take_value(watch, event->key, event->version,
-                   event->kind == DDP_STORE_EVENT_SET ? event->value : NULL, event->value_len);
-    if (event->kind == DDP_STORE_EVENT_DELETED)
-        job_view_forget_gone(&watch->view);
+    if (event->kind != DDP_STORE_EVENT_LOST) {
+        take_event(watch, event);
+        return;
+    }
+    if (event->value_len == 0) { /* the watch goes on */
+        begin_reading(watch);
+        return;
+    }
+    watch->of_state = event->watch == watch->of_state ? 0 : watch->of_state;
+    watch->of_nodes = event->watch == watch->of_nodes ? 0 : watch->of_nodes;
+    begin_watches(watch);
 }
+
+/* ---- life --------------------------------------------------------------------------------------
+ */
 
 ddp_status job_watch_open(struct job_watch *watch, uv_loop_t *loop,
                           const struct ddp_store_options *options, const char *job,
@@ -132,7 +245,7 @@ ddp_status job_watch_open(struct job_watch *watch, uv_loop_t *loop,
     snprintf(watch->prefix, sizeof watch->prefix, DDPI_ROUND_PREFIX "%s/", job);
     ddp_status status = ddp_store_uv_open(loop, options, &hooks, &watch->store, err);
     if (status == DDP_OK)
-        begin_watch(watch);
+        begin_watches(watch);
     return status;
 }
 
@@ -140,6 +253,7 @@ static void on_watch_closed(void *data)
 {
     struct job_watch *watch = data;
     job_view_finish(&watch->view);
+    job_view_finish(&watch->next);
     if (watch->closed != NULL)
         watch->closed(watch->ctx);
 }

@@ -2,8 +2,8 @@
  * job_watch.h - follows the keys of one job in its store, for an agent that shows the job. The view
  * is what has been learned so far; a store that is away leaves it as it is.
  *
- * A job of many nodes has as many keys. Beyond JOB_WATCH_KEYS only the state of the job is read, so
- * that agents that all watch do not cost the store its nodes squared.
+ * The state of the job is one key. Those of its nodes are read and watched only while there are at
+ * most JOB_WATCH_NODES, so that agents that all watch do not cost the store its nodes squared.
  */
 #ifndef CMD_JOB_WATCH_H
 #define CMD_JOB_WATCH_H
@@ -14,14 +14,20 @@
 #include <ddprun/store_uv.h>
 #include <uv.h>
 
-enum { JOB_WATCH_KEYS = 4096 };
+enum { JOB_WATCH_NODES = 1024 };
 
 struct job_watch {
     ddp_store_uv *store; /* NULL: not open */
     struct job_view view;
     struct job_history history;
     char prefix[sizeof "round//" + DDPI_JOB_MAX];
-    bool state_only;
+    uint64_t of_state, of_nodes; /* the watches; 0: none, UINT64_MAX: asked for */
+    bool with_nodes;             /* wanted */
+    /* A reading of all keys, after which @next takes the place of the view. */
+    struct job_view next;
+    uint64_t reading; /* its number; 0: none is under way */
+    uint64_t readings;
+    size_t asked; /* values that have not come yet */
     void (*closed)(void *ctx);
     void *ctx;
 };

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* A port alone is on loopback. */
 static ddp_status parse_listen(const char *text, struct ddpi_endpoint *ret, struct ddp_error *err)
@@ -59,7 +60,8 @@ static ddp_status take_metrics_token(struct metrics_config *config, const char *
     if (status == DDP_OK)
         status = ddpi_token_obtain(file != NULL ? file : path, &token, err);
     if (status == DDP_OK && !token.is_token)
-        status = ddpi_error_set(err, DDP_E_INVALID, "'%s' is the key of a role, not a token", file);
+        status = ddpi_error_set(err, DDP_E_INVALID, "'%s' is the key of a role, not a token",
+                                file != NULL ? file : path);
     if (status == DDP_OK)
         put_hex(token.secret, sizeof token.secret, config->token);
     ddpi_wipe(&token, sizeof token);
@@ -82,6 +84,18 @@ static ddp_status listen_there(struct metrics_config *config, const struct metri
     return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "--metrics-listen");
 }
 
+/* It is replaced as a whole, which must not happen to a device. */
+static ddp_status check_textfile(const char *path, struct ddp_error *err)
+{
+    struct stat status;
+    if (lstat(path, &status) != 0 || S_ISREG(status.st_mode))
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "--metrics-textfile: '%s' is no regular file; name one that may be "
+                          "replaced",
+                          path);
+}
+
 static const char *text_or_null(const char *text)
 {
     return text != NULL && *text != '\0' ? text : NULL;
@@ -93,5 +107,8 @@ ddp_status metrics_config_make(struct metrics_config *config, const struct metri
     *config = (struct metrics_config){.fd = -1,
                                       .textfile = text_or_null(wish->textfile),
                                       .trust_local_users = wish->trust_local_users};
-    return text_or_null(wish->listen) != NULL ? listen_there(config, wish, err) : DDP_OK;
+    ddp_status status = config->textfile != NULL ? check_textfile(config->textfile, err) : DDP_OK;
+    if (status == DDP_OK && text_or_null(wish->listen) != NULL)
+        status = listen_there(config, wish, err);
+    return status;
 }

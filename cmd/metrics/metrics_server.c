@@ -8,6 +8,7 @@
 #include "agent_flight.h"
 #include "error.h"
 #include "job_json.h"
+#include "json_bytes.h"
 #include "mem.h"
 #include "metrics_page.h"
 #include "metrics_text.h"
@@ -16,9 +17,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 enum {
@@ -107,8 +110,9 @@ static const char *phase_of(const struct metrics_server *server)
 
 static json_t *event_json(const struct history_event *event)
 {
-    return json_pack("{s:I,s:I,s:s,s:I,s:I,s:I}", "generation", (json_int_t)event->generation,
-                     "began_ms", (json_int_t)event->began_ms, "reason", event->reason, "quiet_ms",
+    return json_pack("{s:I,s:I,s:o,s:I,s:I,s:I}", "generation", (json_int_t)event->generation,
+                     "began_ms", (json_int_t)event->began_ms, "reason",
+                     json_bytes(event->reason, strlen(event->reason)), "quiet_ms",
                      (json_int_t)event->recovery_ms[HISTORY_QUIET], "seated_ms",
                      (json_int_t)event->recovery_ms[HISTORY_SEATED], "running_ms",
                      (json_int_t)event->recovery_ms[HISTORY_RUNNING]);
@@ -129,9 +133,10 @@ static json_t *timeline_json(const struct job_history *history)
 static char *status_text(const struct metrics_server *server)
 {
     const struct agent *agent = &server->membership->agent;
+    const char *name = server->membership->member.says.name;
     json_t *object =
-        json_pack("{s:i,s:s,s:s,s:I,s:o,s:o}", "schema", JOB_JSON_SCHEMA, "node",
-                  server->membership->member.says.name, "phase", phase_of(server), "local_ranks",
+        json_pack("{s:i,s:o,s:s,s:I,s:o,s:o}", "schema", JOB_JSON_SCHEMA, "node",
+                  json_bytes(name, strlen(name)), "phase", phase_of(server), "local_ranks",
                   (json_int_t)agent->config->nproc, "job", job_json(&server->watch.view),
                   "timeline", timeline_json(&server->watch.history));
     char *text = object != NULL ? json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
@@ -144,10 +149,10 @@ static char *status_text(const struct metrics_server *server)
 
 static bool has_token(const struct metrics_server *server, const struct http_request *request)
 {
-    static const char bearer[] = "Bearer ";
+    static const char bearer[] = "Bearer "; /* a scheme may be written in any case */
     const char *given = request->authorization;
     size_t len = strlen(server->config->token);
-    if (len == 0 || given == NULL || strncmp(given, bearer, sizeof bearer - 1) != 0)
+    if (len == 0 || given == NULL || strncasecmp(given, bearer, sizeof bearer - 1) != 0)
         return false;
     given += sizeof bearer - 1;
     return strlen(given) == len && sodium_memcmp(given, server->config->token, len) == 0;
@@ -176,6 +181,8 @@ static bool may_see(struct metrics_server *server, const struct http_request *re
         return true;
     if (server->config->beyond)
         return false;
+    if (server->config->token[0] != '\0') /* a proxy of this user may be at the other end */
+        return audience == THIS_MACHINE;
     return audience == THIS_MACHINE || server->config->trust_local_users ||
            is_own_user(server, request->fd);
 }
@@ -300,26 +307,36 @@ static unsigned on_request(void *ctx, struct http_request *http)
 /* ---- the file ----------------------------------------------------------------------------------
  */
 
+/* False, with errno, if not all bytes could be written. */
+static bool write_all(int fd, const uint8_t *bytes, size_t len)
+{
+    while (len > 0) {
+        ssize_t written = write(fd, bytes, len);
+        if (written < 0 && errno != EINTR)
+            return false;
+        bytes += written > 0 ? written : 0;
+        len -= written > 0 ? (size_t)written : 0;
+    }
+    return true;
+}
+
 /* Replace it as a whole: its reader sees the old one or the new one. */
 static ddp_status replace_file(const char *path, const struct ddpi_buf *text, struct ddp_error *err)
 {
-    char *other = ddpi_asprintf("%s.%d.tmp", path, (int)getpid());
+    char *other = ddpi_asprintf("%s.%08" PRIx32 ".tmp", path, randombytes_random());
     if (other == NULL)
         return ddpi_error_nomem(err, strlen(path));
-    int fd = open(other, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
-    size_t len = ddpi_buf_len(text);
-    bool written = fd >= 0 && write(fd, ddpi_buf_head(text), len) == (ssize_t)len;
+    int fd = open(other, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644); /* nobody else's */
+    bool written = fd >= 0 && write_all(fd, ddpi_buf_head(text), ddpi_buf_len(text));
     int sys_errno = written ? 0 : errno;
-    if (fd >= 0 && close(fd) != 0)
-        written = false;
-    if (written && rename(other, path) != 0) {
-        written = false;
+    if (fd >= 0)
+        close(fd);
+    if (written && rename(other, path) != 0)
         sys_errno = errno;
-    }
-    if (!written && fd >= 0)
+    if (sys_errno != 0 && fd >= 0)
         unlink(other);
     ddpi_free(other);
-    return written ? DDP_OK : ddpi_error_sys(err, sys_errno, "cannot write '%s'", path);
+    return sys_errno == 0 ? DDP_OK : ddpi_error_sys(err, sys_errno, "cannot write '%s'", path);
 }
 
 static void write_file(struct metrics_server *server, const void *stats, size_t stats_len)
@@ -452,6 +469,7 @@ static void on_unwatched(void *ctx)
     struct metrics_server *server = ctx;
     http_server_destroy(server->http);
     server->http = NULL;
+    ddpi_owners_finish(&server->owners);
 }
 
 void metrics_server_close(struct metrics_server *server)
@@ -465,6 +483,5 @@ void metrics_server_close(struct metrics_server *server)
     if (server->listener != NULL)
         ddpi_listener_close(server->listener);
     server->listener = NULL;
-    ddpi_owners_finish(&server->owners);
     job_watch_close(&server->watch, on_unwatched, server);
 }

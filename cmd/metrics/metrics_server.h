@@ -7,9 +7,9 @@
  *     GET /status.json  the job, as ddpctl status --json shows it, and its latest generations
  *     GET /tail/RANK    the last lines that the worker of that local rank wrote to stderr
  *
- * On loopback any user of this machine gets the first three, and the user of the job all. At an
- * address that other machines can reach, all but the page and /healthz need the token as a bearer
- * token.
+ * On loopback any user of this machine gets the first three, and the user of the job all, unless a
+ * token was named. At an address that other machines can reach, all but the page and /healthz need
+ * the token as a bearer token.
  *
  * It costs a launch one listening socket: the HTTP server is loaded, and the store connected to,
  * a second after the start, or when somebody asks.

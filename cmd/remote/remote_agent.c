@@ -141,7 +141,8 @@ static void terminate(struct remote_agent *agent)
 static void on_hello_late(uv_timer_t *timer)
 {
     struct remote_agent *agent = timer->data;
-    agent->late = true;
+    agent->late_ms = ddpi_now_ms(&ddpi_clock_monotonic) - agent->started_ms;
+    agent->ending = true;
     terminate(agent);
 }
 
@@ -153,8 +154,9 @@ static void on_given_up(uv_timer_t *timer)
 void remote_agent_give_up(struct remote_agent *agent)
 {
     remote_agent_let_go(agent);
-    if (!agent->exited)
+    if (!agent->exited && !agent->ending)
         uv_timer_start(&agent->deadline, on_given_up, GIVE_UP_MS, 0);
+    agent->ending = true;
 }
 
 /* ---- its hello ------------------------------------------------------------------------------- */
@@ -163,7 +165,7 @@ static void greet(struct remote_agent *agent)
 {
     static const char hello[] = LEASH_HELLO;
     const char *at = strstr(agent->hello, hello); /* a prompt may be before it */
-    if (at == NULL)
+    if (at == NULL || agent->ending)
         return;
     snprintf(agent->version, sizeof agent->version, "%s", at + sizeof hello - 1);
     ddpi_sm_move(&agent->sm, REMOTE_RUNNING);
@@ -307,8 +309,8 @@ void remote_agent_spawned(struct spawner_task *task)
         agent->handles++;
         agent->exit_watch.data = agent;
         uv_poll_start(&agent->exit_watch, UV_READABLE, on_exit_ready);
-        if (!agent->leash_open) /* let go meanwhile */
-            remote_agent_give_up(agent);
+        if (agent->ending) /* given up meanwhile */
+            uv_timer_start(&agent->deadline, on_given_up, GIVE_UP_MS, 0);
         return;
     }
     ddpi_error_sys(&err, -uv_status, "cannot watch its process");
@@ -323,7 +325,8 @@ void remote_agent_start(struct remote_agent *agent, char **argv, char *const *en
     struct ddp_error err;
     agent->argv = argv;
     agent->started_ms = ddpi_now_ms(&ddpi_clock_monotonic);
-    agent->exited = agent->late = agent->stopping = false;
+    agent->exited = agent->ending = agent->stopping = false;
+    agent->late_ms = 0;
     agent->error.msg[0] = agent->version[0] = '\0';
     agent->hello_len = 0;
     agent->task = (struct spawner_task){
@@ -357,9 +360,9 @@ void remote_agent_describe(const struct remote_agent *agent, char *text, size_t 
     uint64_t ms = ddpi_now_ms(&ddpi_clock_monotonic) - agent->started_ms;
     if (agent->error.msg[0] != '\0')
         snprintf(text, size, "%s", agent->error.msg);
-    else if (agent->late)
-        snprintf(text, size, "no answer within %" PRIu64 ".%" PRIu64 " s", ms / 1000,
-                 ms / 100 % 10);
+    else if (agent->late_ms != 0)
+        snprintf(text, size, "no answer within %" PRIu64 ".%" PRIu64 " s", agent->late_ms / 1000,
+                 agent->late_ms / 100 % 10);
     else if (WIFSIGNALED(agent->wait_status))
         snprintf(text, size, "killed by signal %d, after %" PRIu64 ".%" PRIu64 " s",
                  WTERMSIG(agent->wait_status), ms / 1000, ms / 100 % 10);

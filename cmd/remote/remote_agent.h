@@ -59,11 +59,13 @@ struct remote_agent {
     pid_t pid;
     int wait_status;
     uint64_t started_ms;
-    unsigned handles;              /* open ones of the four above */
-    bool leash_open, exited, late; /* late: it has not said hello in time */
-    bool stopping;                 /* the caller's: its end is no failure */
-    bool noted;                    /* the caller's: it has been said that the host is lost */
-    struct ddp_error error;        /* why it could not be started; msg "": it was */
+    unsigned handles; /* open ones of the four above */
+    bool leash_open, exited;
+    uint64_t late_ms;       /* it has not said hello in this time; 0: it is not late */
+    bool ending;            /* given up, or late: a hello that comes now means nothing */
+    bool stopping;          /* the caller's: its end is no failure */
+    bool noted;             /* the caller's: it has been said that the host is lost */
+    struct ddp_error error; /* why it could not be started; msg "": it was */
 };
 
 void remote_agent_init(struct remote_agent *agent, const struct host_entry *host, uv_loop_t *loop,

@@ -3,6 +3,7 @@
 scrapers can do to it. tests/interop/test_metrics_page.py asks promtool and a browser.
 """
 
+import contextlib
 import http.client
 import json
 import os
@@ -10,12 +11,14 @@ import re
 import signal
 import socket
 import sys
+import threading
 import unittest
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DdprunCase, wait_until
+from ddprund_run import DDPRUND
 from nodes import free_port
 from strangers import as_stranger, needs_strangers
 
@@ -149,6 +152,51 @@ class OneNode(MetricsCase):
         for sock in idle:
             sock.close()
 
+    def test_a_client_that_never_stops(self):
+        """The agent looks at its workers between two requests."""
+        job = self.started()
+        over = threading.Event()
+
+        def flood():
+            with socket.create_connection(('127.0.0.1', self.port)) as sock, contextlib.suppress(OSError):
+                sock.settimeout(1)
+                while not over.is_set():
+                    sock.sendall(b'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n' * 50)
+                    sock.recv(1 << 20)
+        clients = [threading.Thread(target=flood) for _ in range(3)]
+        for client in clients:
+            client.start()
+        try:
+            self.assertEqual(ask(self.port, '/healthz')[0], 200)
+            self.end(job)  # not after the clients have had enough
+        finally:
+            over.set()
+            for client in clients:
+                client.join()
+
+    def test_clients_that_hold_all_connections(self):
+        """By a byte now and then; the one that has waited longest makes room."""
+        job = self.started()
+        idle = [socket.create_connection(('127.0.0.1', self.port)) for _ in range(80)]
+        for sock in idle:
+            with contextlib.suppress(OSError):
+                sock.sendall(b'G')
+        for _ in range(3):
+            self.assertEqual(ask(self.port, '/healthz')[0], 200)
+        self.end(job)
+        for sock in idle:
+            sock.close()
+
+    def test_a_token_that_was_named(self):
+        """A proxy of the same user may be at the other end."""
+        token = self.folder / 'token'
+        job = self.started(f'--metrics-token-file={token}')
+        seen = [ask(self.port, path)[0] for path in ('/metrics', '/status.json', '/tail/0')]
+        self.assertEqual(seen, [200, 401, 401])
+        given = f'bearer {token.read_text().strip()}'
+        self.assertEqual(ask(self.port, '/tail/0', Authorization=given), (200, 'up 0\n'))
+        self.end(job)
+
     @needs_strangers
     def test_another_user_of_the_machine(self):
         """Numbers for their Prometheus, not what the workers print."""
@@ -190,14 +238,18 @@ class OneNode(MetricsCase):
         self.assert_succeeded(job)
         self.assertIn('ddprun_build_info', file.read_text())
         self.assertEqual(sorted(path.name for path in self.folder.iterdir() if 'prom' in path.name), ['job.prom'])
+        os.mkfifo(self.folder / 'fifo')
+        for other in ('/dev/null', self.folder / 'fifo', self.folder):
+            self.assert_sentence(self.run_job(f'--metrics-textfile={other}', 'true'), USAGE, '--metrics-textfile', str(other))
+        self.assertTrue((self.folder / 'fifo').is_fifo())
         job = self.run_job(f'--metrics-textfile={self.folder}/no/such', 'true')
         self.assert_succeeded(job)
         self.assertIn('--metrics-textfile: ', job.err)
 
 
 class SeveralNodes(MetricsCase):
-    def node(self, name, endpoint, port):
-        job = self.start('--nnodes=2', '--nproc-per-node=1', '--rdzv-id=train', f'--rdzv-endpoint={endpoint}',
+    def node(self, name, endpoint, port, *words, nnodes='2'):
+        job = self.start(f'--nnodes={nnodes}', *words, '--nproc-per-node=1', '--rdzv-id=train', f'--rdzv-endpoint={endpoint}',
                          f'--metrics-listen={port}', '--node-rank', name, 'sh', '-c', WORKER)
         self.addCleanup((self.folder / 'end').touch)
         return job
@@ -219,6 +271,47 @@ class SeveralNodes(MetricsCase):
             self.assertEqual(value_of(ask(port, '/metrics')[1], 'ddprun_members'), 2)
         (self.folder / 'end').touch()
         self.assertEqual((first.wait(), second.wait()), (0, 0))
+
+    def test_a_store_that_starts_again_without_its_state(self):
+        """It counts versions anew, and knows nothing of a node that was lost meanwhile."""
+        port = free_port()
+        endpoint = f'127.0.0.1:{port}'
+        store = self.start(f'--listen={endpoint}', program=DDPRUND)
+        store.read_until('listening')
+        first, second = (self.start('--nnodes=1:2', '--nproc-per-node=1', '--rdzv-id=train', '--settle=10',
+                                    f'--rdzv-endpoint={endpoint}', *words, '--rdzv-conf=is_host=false', 'sh', '-c', WORKER)
+                         for words in ([f'--metrics-listen={self.port}'], []))
+        self.addCleanup((self.folder / 'end').touch)
+        self.status(lambda status: status['job'].get('seated') == 2)
+        store.signal(signal.SIGKILL)
+        store.wait()
+        os.kill(self.agent(second), signal.SIGKILL)
+        second.wait()
+        store = self.start(f'--listen={endpoint}', program=DDPRUND)
+        self.status(lambda status: status['job'].get('state') == 'running' and status['job']['seated'] == 1 and
+                    len(status['job']['nodes']) == 1 and status['job']['nodes'][0]['workers'])
+        metrics = ask(self.port, '/metrics')[1]
+        self.assertEqual([value_of(metrics, f'ddprun_{name}') for name in ('members', 'world_size')], [1, 1])
+        (self.folder / 'end').touch()
+        self.assertEqual(first.wait(), 0)
+        store.signal(signal.SIGTERM)
+        store.wait()
+
+    def test_texts_that_are_no_utf8(self):
+        endpoint = f'127.0.0.1:{free_port()}'
+        first = self.node('0', endpoint, self.port, nnodes='1:2')
+        check = r'[ ! -e bad ] || { printf "Gr\344te \377 kaputt"; exit 1; }'
+        second = self.node('1', endpoint, free_port(), f'--node-check={check}', nnodes='1:2')
+        self.status(lambda status: status['job'].get('seated') == 2)
+        (self.folder / 'bad').touch()
+        status = self.status(lambda status: len(status['job']['nodes']) == 2 and
+                             all(node['workers'] for node in status['job']['nodes']))
+        pids = [worker['pid'] for node in status['job']['nodes'] for worker in node['workers']]
+        os.kill(pids[0], signal.SIGKILL)  # costs no restart, as the check that follows explains it
+        self.status(lambda status: any(node['left_out'] for node in status['job']['nodes']))
+        for job in (first, second):
+            job.signal(signal.SIGTERM)
+            job.wait()
 
     def test_the_store_is_away(self):
         """What was known is shown, and the store is told to be down."""

@@ -33,9 +33,9 @@ static ddp_status check_options(const struct ddp_store_options *options,
         return status;
     for (uint32_t i = 0; i < ret_addresses->count; i++)
         if (!ret_addresses->at[i].has_port || ret_addresses->at[i].port == 0)
-            return ddpi_error_set(err, DDP_E_INVALID, "the endpoint '%s' has no port",
-                                  ret_addresses->count > 1 ? ret_addresses->at[i].host
-                                                           : options->endpoint);
+            return ddpi_error_set(err, DDP_E_INVALID, "the endpoint '%.200s' has no port%s%s",
+                                  options->endpoint, i > 0 ? " after " : "",
+                                  i > 0 ? ret_addresses->at[i].host : "");
     if (options->prefix != NULL && strlen(options->prefix) > DDP_STORE_KEY_MAX)
         return ddpi_error_set(err, DDP_E_LIMIT, "a prefix of more than %d bytes",
                               DDP_STORE_KEY_MAX);
