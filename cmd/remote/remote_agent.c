@@ -143,6 +143,7 @@ static void on_hello_late(uv_timer_t *timer)
     struct remote_agent *agent = timer->data;
     agent->late_ms = ddpi_now_ms(&ddpi_clock_monotonic) - agent->started_ms;
     agent->ending = true;
+    remote_agent_let_go(agent); /* an agent that is only slow ends by that */
     terminate(agent);
 }
 

@@ -25,6 +25,7 @@ case $host in
 bad) echo "ssh: Could not resolve hostname $host: Name or service not known" >&2; exit 255 ;;
 locked) echo "$host: Permission denied (publickey,password)." >&2; exit 255 ;;
 hang) exec sleep 1000 ;;
+slow) trap '' TERM; sleep 1 ;;
 flood) yes garbage | head -c 1000000 ;;
 prompting) printf "%01000d user@host:~\$ " 0 ;;
 noisy) echo "Welcome to $host!"; echo motd >&2 ;;
@@ -166,6 +167,13 @@ class Failures(HostsCase):
             self.assertEqual(job.err.count('could not be started'), 1, job.err)
             self.assertIn(f"ddprun: host '{host}' could not be started: exit code ", job.err)
             self.assertIn(text, job.err)
+
+    def test_a_host_that_answers_too_late(self):
+        """It has been given up: its hello means nothing, and it ends with its leash."""
+        job = self.job('-H', 'slow:1', '--start-timeout=0.3', 'sh', '-c', 'touch ran')
+        self.assertEqual(job.code, UNREACHABLE, job.err)
+        self.assertIn("ddprun: host 'slow' could not be started: no answer within 0.3 s", job.err)
+        self.assertFalse((self.folder / 'ran').exists())
 
     def test_a_host_that_does_not_answer(self):
         job = self.job('-H', 'a:1,hang:1', '--start-timeout=300ms', 'sleep', '1000')
