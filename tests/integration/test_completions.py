@@ -39,7 +39,7 @@ class Completions(unittest.TestCase):
         self.assertIn('--standalone', complete('ddprun', '--'))
         self.assertEqual(complete('ddprun', '--max-restarts', ''), [])
         self.assertEqual(complete('ddprun', str(ROOT / 'READ')), [str(ROOT / 'README.md')])
-        self.assertEqual(complete('ddprund', '--stat'), ['--state='])
+        self.assertEqual(complete('ddprund', '--adv'), ['--advertise='])
         self.assertEqual(complete('ddpctl', 'd'), ['dump', 'drain', 'doctor'])
         self.assertEqual(complete('ddpctl', 'explain', '--j'), ['--json'])
         self.assertEqual(complete('ddpctl', 'template', '--kind', '=', ''), ['job', 'jobset', 'ddprund'])
