@@ -196,6 +196,7 @@ ddp_status ddpi_etcd_store_open(uv_loop_t *loop, const struct ddpi_etcd_store_op
     uv_timer_init(loop, &store->timer);
     uv_timer_init(loop, &store->lease.beat);
     uv_timer_init(loop, &store->lease.lapse);
+    store->handles = 3;
     store->timer.data = store->lease.beat.data = store->lease.lapse.data = store;
     ask_version(store);
     *ret = store;
@@ -204,9 +205,11 @@ ddp_status ddpi_etcd_store_open(uv_loop_t *loop, const struct ddpi_etcd_store_op
 
 /* --- closing --- */
 
-static void on_last_closed(uv_handle_t *handle)
+static void on_store_handle_closed(uv_handle_t *handle)
 {
     struct ddpi_etcd_store *store = handle->data;
+    if (--store->handles > 0)
+        return;
     ddpi_etcd_call_finish(store->client, &store->lease.revoke);
     ddpi_etcd_client_destroy(store->client);
     ddpi_free(store);
@@ -215,9 +218,9 @@ static void on_last_closed(uv_handle_t *handle)
 /* The calls have ended, or have had their time. */
 static void free_store(struct ddpi_etcd_store *store)
 {
-    uv_close((uv_handle_t *)&store->lease.beat, NULL);
-    uv_close((uv_handle_t *)&store->lease.lapse, NULL);
-    uv_close((uv_handle_t *)&store->timer, on_last_closed);
+    uv_close((uv_handle_t *)&store->lease.beat, on_store_handle_closed);
+    uv_close((uv_handle_t *)&store->lease.lapse, on_store_handle_closed);
+    uv_close((uv_handle_t *)&store->timer, on_store_handle_closed);
 }
 
 static void on_revoked_last(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)

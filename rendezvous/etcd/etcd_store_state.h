@@ -49,6 +49,7 @@ struct ddpi_etcd_store {
     char meta_key[DDPI_ETCD_ROOT_MAX + 8];
     struct ddpi_etcd_leader self;
     uv_timer_t timer;       /* the next look at the leader, or try */
+    unsigned handles;       /* not closed yet, of this one and the two of the lease */
     uint64_t complained_ms; /* that etcd does not answer; 0: not yet */
 
     struct {
