@@ -397,6 +397,19 @@ static void set_keys(double share, int flags)
     }
 }
 
+/* A set has no answer: until the server has taken all of them, or has closed the connection. */
+static void await_keys(void)
+{
+    char ignored[64];
+    if (attack.keys_fd < 0)
+        return;
+    shutdown(attack.keys_fd, SHUT_WR);
+    while (recv(attack.keys_fd, ignored, sizeof ignored, 0) > 0)
+        continue;
+    close(attack.keys_fd);
+    attack.keys_fd = -1;
+}
+
 static void delete_keys(void)
 {
     struct ddpi_buf *out = &attack.keys_out;
@@ -468,6 +481,7 @@ static void run(uint64_t duration_ms, bool native)
         passed += turn_ms < TURN_MAX_MS ? turn_ms : TURN_MAX_MS;
     }
     set_keys(1, 0); /* the rest, however busy the server is */
+    await_keys();
 }
 
 int main(int argc, char **argv)
