@@ -172,9 +172,12 @@ static void on_drain_timeout(uv_timer_t *timer)
     daemon_stop(daemon);
 }
 
+/* A store in etcd hands over at once, as its standby sees the listeners close: two would answer. */
 static void daemon_drain(struct daemon *daemon, int signum)
 {
-    if (daemon->draining) {
+    if (daemon->draining || daemon->etcd != NULL) {
+        notify(daemon, "STOPPING=1");
+        daemon->draining = true;
         daemon_stop(daemon);
         return;
     }

@@ -5,6 +5,9 @@
  * The lease counts from the moment at which a request was sent that etcd has answered. etcd counts
  * from when it received it, which is later, so this process always stops first; a twentieth is left
  * for clocks that run at different speeds.
+ *
+ * A lease that is renewed does not say who leads: the key may have been taken or deleted. So a
+ * leader looks at it after each renewal, and only then serves on.
  */
 #include "error.h"
 #include "etcd_store_state.h"
@@ -53,6 +56,38 @@ static void extend(struct ddpi_etcd_store *store, uint64_t begun_ms, uint64_t tt
     uv_timer_start(&store->lease.beat, on_beat, ttl_ms / BEATS, 0);
 }
 
+static void on_own_key(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
+{
+    struct ddpi_etcd_store *store = call->ctx;
+    struct ddpi_etcd_leader leader;
+    struct ddp_error why;
+    if (outcome->status != DDP_OK || outcome->reply->code != DDPI_ETCD_OK ||
+        ddpi_etcd_read_leader(outcome->reply->root, &leader, &why) != DDP_OK) {
+        uv_timer_start(&store->lease.beat, on_beat, RETRY_MS, 0); /* until the lease is over */
+        return;
+    }
+    if (leader.exists && leader.mod_revision == store->self.mod_revision) {
+        extend(store, store->lease.kept_ms, store->lease.kept_ttl_s);
+        return;
+    }
+    ddpi_error_set(&why, DDP_E_CLOSED, "%s%s; this ddprund stops serving",
+                   leader.exists ? "the store is led by " : "",
+                   leader.exists ? leader.endpoint : "the leader's key was deleted from etcd");
+    ddpi_etcd_give_up(store, &why);
+}
+
+static void look_at_own_key(struct ddpi_etcd_store *store)
+{
+    struct ddpi_etcd_call *call = &store->lease.look;
+    const struct ddpi_etcd_range range = {.key = ddpi_etcd_text(store->leader_key)};
+    ddpi_etcd_fresh_call(call, "/v3/kv/range", on_own_key, store);
+    call->total_ms = (uint32_t)store->lease.ttl_ms;
+    if (ddpi_etcd_put_range(&call->body, &range))
+        ddpi_etcd_call_begin(store->client, call);
+    else
+        uv_timer_start(&store->lease.beat, on_beat, RETRY_MS, 0);
+}
+
 static void on_kept(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
 {
     struct ddpi_etcd_store *store = call->ctx;
@@ -62,10 +97,15 @@ static void on_kept(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome 
         uv_timer_start(&store->lease.beat, on_beat, RETRY_MS, 0); /* until the lease is over */
         return;
     }
-    if (ttl_s == 0 || ttl_s > UINT32_MAX)
+    if (ttl_s == 0 || ttl_s > UINT32_MAX) {
         lapse_now(store, "etcd does not know it any more");
-    else
+    } else if (store->sm.state == ETCD_CAMPAIGNING) {
         extend(store, outcome->begun_ms, ttl_s);
+    } else {
+        store->lease.kept_ms = outcome->begun_ms;
+        store->lease.kept_ttl_s = ttl_s;
+        look_at_own_key(store);
+    }
 }
 
 static void put_id(struct ddpi_etcd_call *call, uint64_t id)
@@ -77,7 +117,8 @@ static void put_id(struct ddpi_etcd_call *call, uint64_t id)
 static void beat(struct ddpi_etcd_store *store)
 {
     struct ddpi_etcd_call *call = &store->lease.keep;
-    if (store->lease.id == 0 || store->closed || ddpi_etcd_call_is_busy(call))
+    if (store->lease.id == 0 || store->closed || ddpi_etcd_call_is_busy(call) ||
+        ddpi_etcd_call_is_busy(&store->lease.look))
         return;
     ddpi_etcd_fresh_call(call, "/v3/lease/keepalive", on_kept, store);
     call->total_ms = (uint32_t)store->lease.ttl_ms;

@@ -167,6 +167,7 @@ static void init_store(struct ddpi_etcd_store *store, uv_loop_t *loop,
     ddpi_etcd_call_init(&store->lease.grant);
     ddpi_etcd_call_init(&store->lease.keep);
     ddpi_etcd_call_init(&store->lease.revoke);
+    ddpi_etcd_call_init(&store->lease.look);
     ddpi_etcd_call_init(&store->contents.call);
 }
 
@@ -245,6 +246,7 @@ void ddpi_etcd_store_close(struct ddpi_etcd_store *store)
     finish_call(store, &store->election.call);
     finish_call(store, &store->lease.grant);
     finish_call(store, &store->lease.keep);
+    finish_call(store, &store->lease.look);
     finish_call(store, &store->lease.revoke);
     finish_call(store, &store->contents.call);
     ddpi_etcd_contents_finish(store);

@@ -130,10 +130,13 @@ ddp_status ddpi_kv_extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddp
     ddp_status status = ddpi_kv_check_owner(kv, ddpi_kv_name(entry), err);
     if (status != DDP_OK)
         return status;
-    if (more.len > DDP_STORE_VALUE_MAX - entry->value_len)
+    uint32_t most = kv->limits.value_len > kv->limits.tcpstore_value_len
+                        ? kv->limits.value_len
+                        : kv->limits.tcpstore_value_len;
+    if (entry->value_len > most || more.len > most - entry->value_len)
         return ddpi_error_set(err, DDP_E_LIMIT,
-                              "%zu bytes appended to a value of %zu; a value has at most %d",
-                              more.len, entry->value_len, DDP_STORE_VALUE_MAX);
+                              "%zu bytes appended to a value of %zu; a value has at most %" PRIu32,
+                              more.len, entry->value_len, most);
     status = ddpi_kv_check_growth(kv, entry->account, 0, more.len, err);
     if (status != DDP_OK)
         return status;

@@ -5,6 +5,7 @@ DDPRUN_TAKEOVERS=N the history of N takeovers is checked. Skipped (77) where etc
 DDPRUN_INTEROP=1 demands it.
 """
 
+import base64
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 import etcd_cluster
 import takeovers
 from ddprun_run import wait_until
-from ddprund_run import CONFIG, DdprundCase
+from ddprund_run import CONFIG, DDPCTL, DdprundCase
 from etcd_cluster import VERSION, Cluster, FakeEtcd, free_ports, http_answer
 from raw_store import SESSION_CLOSE, SESSION_OPEN, SET, SET_EPHEMERAL, TRY_GET, RawStore, frame, packed, set_frame
 from takeovers import Writer, connect_any
@@ -118,6 +119,27 @@ class OneMember(EtcdCase):
         self.assertEqual(self.get(winner, 'a'), '1')
         self.stop(other)
         self.stop(winner)
+
+    def test_a_leader_that_ends_does_not_drain(self):
+        """It would answer beside its standby, which takes over when the listeners have closed."""
+        leader, standby = self.leader(0, '--drain-timeout=10m'), self.standby(1)
+        waiter = subprocess.Popen([DDPCTL, 'store', f'--endpoint={leader.endpoint}', '--timeout=10m', 'wait', 'later'],
+                                  env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        wait_until(lambda: self.stats(leader.endpoint)['waits'] == 1, 'the wait')
+        leader.signal(signal.SIGTERM)
+        self.assertEqual(leader.wait(), 0, leader.err)
+        standby.read_until('leading as')
+        self.assertNotEqual(waiter.wait(timeout=60), 0)
+        self.stop(standby)
+
+    def test_a_key_that_is_taken_away(self):
+        """The lease goes on, but no longer says that this one leads."""
+        leader = self.leader(0, lease='3s')
+        self.set(leader, 'a', '1')
+        self.etcd.members[0].post('/v3/kv/deleterange', {
+            'key': base64.b64encode(b'/jobs/').decode(), 'range_end': base64.b64encode(b'/jobs0').decode()})
+        self.assertEqual(leader.wait(), AGAIN, leader.err)
+        self.assertIn("the leader's key was deleted", leader.err)
 
     def test_a_leader_that_ends_hands_over(self):
         leader = self.leader(0)
@@ -372,6 +394,23 @@ class ThreeMembers(EtcdCase):
         wait_until(lambda: len(writer.acknowledged) > have + 10, 'more writes')
         writer.stop()
         takeovers.check(self, [writer], [job.endpoint])
+        self.stop(job)
+
+    def test_members_are_restarted_one_after_the_other(self):
+        """As for an update: a member that stops answers oddly for a moment."""
+        job, standby = self.leader(0), self.standby(1)
+        writer = Writer('w', [job.endpoint])
+        writer.start()
+        for member in self.etcd.members * 2:
+            have = len(writer.acknowledged)
+            wait_until(lambda have=have: len(writer.acknowledged) > have + 20, 'writes')
+            member.signal(signal.SIGTERM)
+            member.process.wait()
+            member.start()
+            wait_until(self.etcd.works, 'etcd')
+        writer.stop()
+        takeovers.check(self, [writer], [job.endpoint])
+        self.stop(standby)
         self.stop(job)
 
     def test_no_quorum(self):

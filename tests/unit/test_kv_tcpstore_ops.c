@@ -171,6 +171,20 @@ START_TEST(append_extends)
 }
 END_TEST
 
+/* A sink may take less than the most, and the server's limits say so. */
+START_TEST(append_keeps_to_the_limits)
+{
+    struct ddpi_kv_limits limits = ddpi_kv_limits_default;
+    struct ddpi_message append = {.op = DDPI_OP_APPEND, .key = bytes("p"), .value = bytes("12345")};
+    limits.value_len = limits.tcpstore_value_len = 12;
+    kv_make(&limits);
+    ck_assert_int_eq(call(0, append)->status, DDP_OK);
+    ck_assert_int_eq(call(0, append)->status, DDP_OK);
+    ck_assert_int_eq(call(0, append)->status, DDP_E_LIMIT);
+    ck_assert_str_eq(try_get("p")->value, "1234512345");
+}
+END_TEST
+
 START_TEST(many_at_a_time)
 {
     ck_assert_int_eq(list_op(DDPI_OP_SET_MANY, 0, "a,1,b,,a,2")->status, DDP_OK);
@@ -319,6 +333,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, compare_set_wakes_only_when_something_changes);
     tcase_add_test(tcase, numbers_are_read_leniently);
     tcase_add_test(tcase, append_extends);
+    tcase_add_test(tcase, append_keeps_to_the_limits);
     tcase_add_test(tcase, many_at_a_time);
     tcase_add_test(tcase, many_are_set_or_none);
     tcase_add_test(tcase, each_key_need_not_stay);

@@ -31,6 +31,12 @@ static bool may_pass(ddp_status status)
     return status == DDP_E_UNREACHABLE || status == DDP_E_CLOSED;
 }
 
+static bool goes_on(const struct ddpi_client *core)
+{
+    return core->why.status == DDP_OK || may_pass(core->why.status) ||
+           (core->endpoints > 1 && !core->refused);
+}
+
 static ddp_status connect_first(ddp_store *store, struct ddp_error *err)
 {
     struct ddpi_client *core = &store->core;
@@ -38,8 +44,7 @@ static ddp_status connect_first(ddp_store *store, struct ddp_error *err)
     uint64_t now_ms = ddpi_link_now(), deadline_ms = ddpi_deadline(now_ms, timeout_ms);
     struct ddp_error why;
     ddpi_client_start(core, now_ms);
-    while (core->sm.state != CLIENT_OPEN && now_ms < deadline_ms &&
-           (core->why.status == DDP_OK || may_pass(core->why.status))) {
+    while (core->sm.state != CLIENT_OPEN && now_ms < deadline_ms && goes_on(core)) {
         ddpi_store_lead(store, NULL, deadline_ms);
         now_ms = ddpi_link_now();
     }

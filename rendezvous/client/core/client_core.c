@@ -252,7 +252,8 @@ void ddpi_client_lost(struct ddpi_client *client, const struct ddp_error *err, u
     ddpi_list_init(&unsure);
     ddpi_list_init(&refused);
     client->why = why;
-    client->refused = is_refusal(client, why.status);
+    bool last = (client->attempts + 1) % client->endpoints == 0; /* of the servers to try */
+    client->refused = last && is_refusal(client, why.status);
     ddpi_request_queue_requeue(&client->requests, &unsure);
     if (client->refused)
         move_all(&refused, &client->requests.queued);

@@ -186,10 +186,24 @@ static bool renew_token(struct ddpi_etcd_call *call)
 
 /* --- answers --- */
 
-static bool is_temporary(const struct ddpi_etcd_reply *reply, long http_status)
+/* Whether every member would give this answer. All else is of a member that stops, starts or has
+ * lost the others, with codes that differ between versions: another one may answer better. */
+static bool is_final(const struct ddpi_etcd_reply *reply, long http_status)
 {
-    return reply->code == DDPI_ETCD_UNAVAILABLE || reply->code == DDPI_ETCD_DEADLINE ||
-           reply->code == DDPI_ETCD_UNKNOWN || http_status >= 500;
+    switch (reply->code) {
+    case DDPI_ETCD_OK:
+        return http_status == 200;
+    case DDPI_ETCD_INVALID:
+    case DDPI_ETCD_NOT_FOUND:
+    case DDPI_ETCD_DENIED:
+    case DDPI_ETCD_EXISTS:
+    case DDPI_ETCD_RANGE:
+        return true;
+    case DDPI_ETCD_EXHAUSTED: /* or it has too many requests, which passes */
+        return strstr(reply->message, "space") != NULL;
+    default:
+        return false;
+    }
 }
 
 static void judge_answer(struct ddpi_etcd_call *call, const struct ddpi_etcd_reply *reply,
@@ -201,15 +215,14 @@ static void judge_answer(struct ddpi_etcd_call *call, const struct ddpi_etcd_rep
              http_status);
     bool needs_user = strstr(reply->message, "user name is empty") != NULL;
     bool token_gone = reply->code == DDPI_ETCD_TOKEN || http_status == 401 ||
-                      strstr(reply->message, "auth token") != NULL;
+                      strstr(reply->message, "auth token") != NULL ||
+                      strstr(reply->message, "auth store is old") != NULL;
     if ((token_gone || needs_user) && renew_token(call))
         return;
     if (needs_user || token_gone) {
         fail_call(call, DDP_E_DENIED,
                   "it wants a user: give --state-user and --state-password-file");
-    } else if (is_temporary(reply, http_status)) {
-        try_next(call, reason);
-    } else if (http_status != 200 && reply->code == DDPI_ETCD_OK) {
+    } else if (!is_final(reply, http_status)) {
         try_next(call, reason);
     } else {
         call->client->member = call->member;
