@@ -550,7 +550,7 @@ START_TEST(pages_fit)
 {
     struct ddpi_etcd_load load = {.limit = ddpi_etcd_load_next_limit(9000, 9000)};
     const size_t longest = DDPI_ETCD_VALUE_MAX / 3 * 4;
-    ck_assert_uint_eq(load.limit, 512);
+    ck_assert_uint_eq(load.limit, 128);
     ck_assert_uint_eq(ddpi_etcd_load_next_limit(1, DDPI_ETCD_VALUE_MAX), 4);
     ck_assert_uint_eq(ddpi_etcd_load_next_limit(1, 1 << 30), 1);
     ck_assert_uint_eq(ddpi_etcd_load_next_limit(64, 64 * 30000), 104); /* of 40000 bytes each */
