@@ -56,7 +56,16 @@ static ddp_status need_room(struct ddpi_etcd_batch *batch, size_t ops, size_t by
         return DDP_OK;
     if (last != NULL)
         last->meta = batch->meta;
-    return add_chunk(batch, err);
+    ddp_status status = add_chunk(batch, err);
+    if (status == DDP_OK && last != NULL)
+        batch->closed_size += ddpi_etcd_chunk_size(last);
+    return status;
+}
+
+size_t ddpi_etcd_batch_size(const struct ddpi_etcd_batch *batch)
+{
+    const struct ddpi_etcd_chunk *last = last_chunk(batch);
+    return batch->closed_size + (last != NULL ? ddpi_etcd_chunk_size(last) : 0);
 }
 
 static struct ddpi_etcd_chunk_op *find_op(struct ddpi_etcd_chunk *chunk, struct ddpi_bytes key)
@@ -361,6 +370,7 @@ ddp_status ddpi_etcd_batch_take(struct ddpi_etcd_batch *batch, const struct ddpi
         ddpi_list_remove(first);
         ddpi_list_append(ret, first);
     }
+    batch->closed_size = 0;
     return DDP_OK;
 }
 

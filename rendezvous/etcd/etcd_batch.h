@@ -39,9 +39,16 @@ struct ddpi_etcd_chunk {
     struct ddpi_etcd_meta meta; /* after it */
 };
 
+/* The memory that it takes, about. */
+static inline size_t ddpi_etcd_chunk_size(const struct ddpi_etcd_chunk *chunk)
+{
+    return sizeof *chunk + chunk->bytes;
+}
+
 struct ddpi_etcd_batch {
     char root[DDPI_ETCD_ROOT_MAX];
     struct ddpi_list chunks;    /* oldest first */
+    size_t closed_size;         /* of all but the last of them, as ddpi_etcd_chunk_size() */
     struct ddpi_etcd_meta meta; /* after all changes so far */
     struct ddpi_table queues;   /* of struct etcd_queue: which values each queue has */
     uint64_t forgotten;
@@ -66,6 +73,9 @@ ddp_status ddpi_etcd_batch_change(struct ddpi_etcd_batch *batch,
 /* The changes so far belong together: set the mark, and move their chunks to the end of @ret. */
 ddp_status ddpi_etcd_batch_take(struct ddpi_etcd_batch *batch, const struct ddpi_mark *mark,
                                 struct ddpi_list *ret, struct ddp_error *err);
+
+/* The memory of the changes since the last ddpi_etcd_batch_take(), about. */
+size_t ddpi_etcd_batch_size(const struct ddpi_etcd_batch *batch);
 
 /* One operation; one of the same key is replaced. DDP_E_PROTOCOL: it is full. */
 ddp_status ddpi_etcd_chunk_put(struct ddpi_etcd_chunk *chunk, struct ddpi_bytes key,

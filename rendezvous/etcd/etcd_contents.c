@@ -18,9 +18,10 @@
 
 enum {
     LOAD_TRY_MS = 10000,
-    LOAD_TOTAL_MS = 60000,
+    LOAD_TOTAL_MS = 11000, /* a try at a second member; then for a shorter page */
     WRITE_TRY_MS = 1000,
     FOREVER_MS = 3600 * 1000, /* the lease ends earlier */
+    MOST_FAILURES = 8,
 };
 
 /* --- writing --- */
@@ -140,6 +141,7 @@ static void chunk_is_written(struct ddpi_etcd_store *store)
     struct ddpi_buf old = store->contents.meta;
     store->contents.meta = store->contents.next_meta;
     store->contents.next_meta = old;
+    store->contents.sending_size -= ddpi_etcd_chunk_size(first_chunk(store));
     ddpi_etcd_chunk_free(first_chunk(store));
     if (!ddpi_list_empty(&store->contents.sending)) {
         send_chunk(store);
@@ -180,6 +182,8 @@ static void send_chunk(struct ddpi_etcd_store *store)
     ddpi_etcd_fresh_call(call, "/v3/kv/txn", on_written, store);
     call->try_ms = WRITE_TRY_MS;
     call->total_ms = FOREVER_MS;
+    call->exchange.most = 0;
+    call->exchange.instead = NULL;
     chunk->meta.transaction = ++store->election.meta.transaction;
     ddpi_buf_consume(&store->contents.next_meta, ddpi_buf_len(&store->contents.next_meta));
     if (ddpi_etcd_put_meta(&store->contents.next_meta, &chunk->meta) &&
@@ -200,6 +204,20 @@ static void on_change(void *ctx, const struct ddpi_mutation *mutation)
         (void)ddpi_etcd_batch_change(&store->contents.batch, mutation, &store->contents.failure);
 }
 
+static void measure_sending(struct ddpi_etcd_store *store)
+{
+    store->contents.sending_size = 0;
+    ddpi_list_for_each (node, &store->contents.sending)
+        store->contents.sending_size +=
+            ddpi_etcd_chunk_size(ddpi_container_of(node, struct ddpi_etcd_chunk, of_batch));
+}
+
+static size_t backlog(void *ctx)
+{
+    const struct ddpi_etcd_store *store = ctx;
+    return store->contents.sending_size + ddpi_etcd_batch_size(&store->contents.batch);
+}
+
 static void on_commit(void *ctx, const struct ddpi_mark *mark, struct ddpi_committed done)
 {
     struct ddpi_etcd_store *store = ctx;
@@ -211,6 +229,7 @@ static void on_commit(void *ctx, const struct ddpi_mark *mark, struct ddpi_commi
     if (why.status == DDP_OK)
         (void)ddpi_etcd_journal_wrap(store->root, &store->contents.last, &store->contents.sending,
                                      &why);
+    measure_sending(store);
     store->contents.last = store->contents.batch.meta;
     store->contents.done = done;
     if (why.status == DDP_OK)
@@ -229,8 +248,11 @@ static bool may_answer(void *ctx)
 
 static void begin_to_lead(struct ddpi_etcd_store *store)
 {
-    const struct ddpi_sink sink = {
-        .ctx = store, .change = on_change, .commit = on_commit, .may_answer = may_answer};
+    const struct ddpi_sink sink = {.ctx = store,
+                                   .change = on_change,
+                                   .commit = on_commit,
+                                   .may_answer = may_answer,
+                                   .backlog = backlog};
     const struct ddpi_etcd_meta *meta = &store->contents.batch.meta;
     store->election.meta = store->contents.last = *meta;
     ddpi_sm_move(&store->sm, ETCD_LEADING);
@@ -248,10 +270,12 @@ static void apply_journal(struct ddpi_etcd_store *store)
 {
     struct ddp_error why;
     store->election.meta = store->contents.load.meta;
-    if (ddpi_etcd_load_journal(&store->contents.load, &store->contents.sending, &why) != DDP_OK)
+    if (ddpi_etcd_load_journal(&store->contents.load, &store->contents.sending, &why) != DDP_OK) {
         unusable(store, &why);
-    else
+    } else {
+        measure_sending(store);
         send_chunk(store);
+    }
 }
 
 static void give_contents(struct ddpi_etcd_store *store)
@@ -282,15 +306,45 @@ static void give_contents(struct ddpi_etcd_store *store)
 
 static void load_page(struct ddpi_etcd_store *store);
 
+/* Most failures take a while, and the lease decides for how long. What fails otherwise, as when
+ * memory is short, may have failed within load_page(), so it is not tried for ever. */
+static void page_failed(struct ddpi_etcd_store *store, const struct ddpi_etcd_outcome *outcome)
+{
+    ddpi_etcd_complain(store, outcome->err);
+    if (outcome->status == DDP_E_TIMEOUT) {
+        store->contents.failures = 0;
+    } else if (++store->contents.failures >= MOST_FAILURES) {
+        ddpi_etcd_give_up(store, outcome->err);
+        return;
+    }
+    (void)ddpi_etcd_load_shorten(&store->contents.load);
+    load_page(store);
+}
+
+/* No failure of a member: the next one would send as much. */
+static void page_is_too_long(struct ddpi_etcd_store *store)
+{
+    struct ddp_error why;
+    if (ddpi_etcd_load_shorten(&store->contents.load)) {
+        load_page(store);
+        return;
+    }
+    ddpi_error_set(&why, DDP_E_PROTOCOL, "a record is too long");
+    unusable(store, &why);
+}
+
 static void on_page(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
 {
     struct ddpi_etcd_store *store = call->ctx;
     struct ddp_error why;
     bool more = false;
-    if (outcome->status != DDP_OK) { /* the lease decides for how long */
-        ddpi_etcd_complain(store, outcome->err);
-        store->contents.load.limit = 1 + store->contents.load.limit / 2;
-        load_page(store);
+    if (outcome->status != DDP_OK) {
+        page_failed(store, outcome);
+        return;
+    }
+    store->contents.failures = 0;
+    if (outcome->reply->code == DDPI_ETCD_EXHAUSTED) { /* ours, or that of a member */
+        page_is_too_long(store);
         return;
     }
     if (outcome->reply->code == DDPI_ETCD_RANGE) { /* compacted: begin anew */
@@ -313,11 +367,15 @@ static void on_page(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome 
 
 static void load_page(struct ddpi_etcd_store *store)
 {
+    /* What gRPC says of a message that is too long. */
+    static const char too_long[] = "{\"code\":8,\"message\":\"the page is too long\"}";
     struct ddpi_etcd_call *call = &store->contents.call;
     struct ddp_error why;
     ddpi_etcd_fresh_call(call, "/v3/kv/range", on_page, store);
     call->try_ms = LOAD_TRY_MS;
     call->total_ms = LOAD_TOTAL_MS;
+    call->exchange.most = DDPI_ETCD_PAGE_MAX;
+    call->exchange.instead = too_long;
     if (ddpi_etcd_load_put_request(&store->contents.load, &call->body)) {
         ddpi_etcd_call_begin(store->client, call);
         return;

@@ -11,9 +11,12 @@
 
 enum {
     FIRST_LIMIT = 64,
-    MOST_LIMIT = 8192,
-    SMALL_PAGE = 1024 * 1024, /* bytes of values: more keys fit into the next one */
-    LARGE_PAGE = 8 * 1024 * 1024,
+    /* A member of etcd gathers a page before it sends the first byte: so many of the longest values
+     * take it some seconds. */
+    MOST_LIMIT = 128,
+    PAGE_TARGET = 4 * 1024 * 1024, /* bytes of the answer */
+    KV_OVERHEAD = 128,             /* of it, for each key: names, revisions */
+    SHORTEN = 16,                  /* so a few tries lead from many short values to the longest */
 };
 
 struct etcd_loaded {
@@ -90,6 +93,21 @@ static ddp_status take_record(struct ddpi_etcd_load *load, struct ddpi_bytes res
                                 err);
 }
 
+uint32_t ddpi_etcd_load_next_limit(size_t keys, size_t bytes)
+{
+    size_t each = bytes / keys * 4 / 3 + KV_OVERHEAD; /* base64 */
+    size_t limit = PAGE_TARGET / each;
+    limit = limit > 0 ? limit : 1;
+    return limit < MOST_LIMIT ? (uint32_t)limit : MOST_LIMIT;
+}
+
+bool ddpi_etcd_load_shorten(struct ddpi_etcd_load *load)
+{
+    bool could = load->limit > 1;
+    load->limit = load->limit > SHORTEN ? load->limit / SHORTEN : 1;
+    return could;
+}
+
 struct etcd_page {
     struct ddpi_etcd_load *load;
     size_t keys;
@@ -128,10 +146,8 @@ ddp_status ddpi_etcd_load_take_page(struct ddpi_etcd_load *load,
         load->revision = reply->revision;
     ddp_status status = ddpi_etcd_each_kv(reply->root, take_kv, &page, err);
     *ret_more = page.keys >= load->limit;
-    if (page.bytes < SMALL_PAGE && load->limit < MOST_LIMIT)
-        load->limit *= 2;
-    else if (page.bytes > LARGE_PAGE && load->limit > 1)
-        load->limit /= 2;
+    if (page.keys > 0)
+        load->limit = ddpi_etcd_load_next_limit(page.keys, page.bytes);
     if (status == DDP_OK && !*ret_more && !load->has_meta)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "the record 'meta' is missing");
     return status;

@@ -7,6 +7,9 @@
 
 #include "etcd_journal.h"
 
+/* The most that the answer with a page may have. It is parsed at once, and the loop waits. */
+enum { DDPI_ETCD_PAGE_MAX = 32 * 1024 * 1024 };
+
 struct etcd_loaded;
 
 struct ddpi_etcd_load {
@@ -30,6 +33,11 @@ bool ddpi_etcd_load_put_request(struct ddpi_etcd_load *load, struct ddpi_buf *bu
 ddp_status ddpi_etcd_load_take_page(struct ddpi_etcd_load *load,
                                     const struct ddpi_etcd_reply *reply, bool *ret_more,
                                     struct ddp_error *err);
+
+/* The answer with the page was too long: ask for fewer keys. False: it was for one only. */
+bool ddpi_etcd_load_shorten(struct ddpi_etcd_load *load);
+/* How many keys the next page should have after one of @keys and @bytes, at least one key. */
+uint32_t ddpi_etcd_load_next_limit(size_t keys, size_t bytes);
 
 /* If a complete journal is found: the chunks of it that are not applied, in @ret. Apply them, and
  * load anew. */

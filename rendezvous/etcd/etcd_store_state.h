@@ -77,10 +77,12 @@ struct ddpi_etcd_store {
     struct {
         struct ddpi_etcd_call call;
         struct ddpi_etcd_load load;
+        unsigned failures; /* to ask for a page at all, in succession */
         struct ddpi_etcd_batch batch;
         bool has_batch;
         struct ddp_error failure;   /* of a change since the last commit */
         struct ddpi_list sending;   /* chunks; the first is under way */
+        size_t sending_size;        /* of these, as ddpi_etcd_chunk_size() */
         struct ddpi_buf meta;       /* what etcd's meta is */
         struct ddpi_buf next_meta;  /* what the chunk under way makes of it */
         struct ddpi_committed done; /* call NULL: no commit is under way */

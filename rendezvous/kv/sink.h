@@ -62,6 +62,10 @@ struct ddpi_sink {
     void (*commit)(void *ctx, const struct ddpi_mark *mark, struct ddpi_committed done);
     /* Whether replies may leave: no other process may have changed the contents. NULL: always. */
     bool (*may_answer)(void *ctx);
+    /* How many bytes the changes take that are not durable yet, those of a commit that is under way
+     * included. The server slows down its clients when it is much, so it must fall when a commit
+     * ends. NULL: never much, as commits block. */
+    size_t (*backlog)(void *ctx);
 };
 
 #endif

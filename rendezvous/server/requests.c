@@ -8,6 +8,7 @@
 #include "mem.h"
 #include "permissions.h"
 #include "server_stats.h"
+#include "server_turn.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -73,7 +74,10 @@ void ddpi_server_on_request(void *owner, struct ddpi_conn *conn, const struct dd
         status = serve_request(server, conn, request, &reply, &err);
         answer_client(conn, request, &reply, status, &err);
     } else {
+        uint64_t before = server->turn.changes;
         ddpi_kv_apply(server->kv, &conn->client, request, uv_now(server->env.loop));
+        conn->must_wait =
+            server->turn.changes != before && ddpi_server_is_behind(server, request->value.len);
     }
 }
 

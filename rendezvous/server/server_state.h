@@ -84,6 +84,8 @@ struct ddpi_server {
         void (*sink_failed)(void *ctx, const struct ddp_error *why);
         void *sink_failed_ctx;
         bool changed;      /* since the last commit began */
+        uint64_t changes;  /* told to the sink */
+        bool release_due;  /* a commit has ended: connections that wait for it may go on */
         bool committing;   /* a commit is under way ... */
         bool beginning;    /* ... and has not returned yet */
         uv_timer_t expiry; /* the next deadline of the core or of a round */

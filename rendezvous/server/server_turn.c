@@ -14,6 +14,8 @@ enum {
     SINK_WORK = 4, /* writing a change to a sink costs as much as visiting this many entries */
     WORTH_GIVING_BACK = 16 * 1024 * 1024, /* bytes */
     WORTH_OF_KEYS = 2 * 1024 * 1024,
+    BACKLOG_MOST = 64 * 1024 * 1024, /* bytes of changes that wait for a commit */
+    SMALL_CHANGE = 4 * 1024,
 };
 
 /* --- changes --- */
@@ -40,8 +42,23 @@ void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation)
     if (server->turn.sink.change == NULL)
         return;
     server->turn.changed = true;
+    server->turn.changes++;
     server->turn.sink.change(server->turn.sink.ctx, mutation);
     ddpi_kv_spend_work(server->kv, SINK_WORK);
+}
+
+static size_t backlog(const struct ddpi_server *server)
+{
+    const struct ddpi_sink *sink = &server->turn.sink;
+    return sink->backlog != NULL ? sink->backlog(sink->ctx) : 0;
+}
+
+/* Withheld replies are too small to slow down who sends large values. Who sends small ones, agents
+ * above all, renews its sessions on the same connection, so it goes on for longer. */
+bool ddpi_server_is_behind(const struct ddpi_server *server, size_t size)
+{
+    size_t most = size > SMALL_CHANGE ? BACKLOG_MOST : 2 * (size_t)BACKLOG_MOST;
+    return backlog(server) > most;
 }
 
 /* Changes that no client was told of are undone when the store restarts from its sink, so no client
@@ -90,6 +107,9 @@ static void on_committed(void *ctx, const struct ddp_error *why)
         commit_failed(server, why);
         return;
     }
+    server->turn.release_due = !ddpi_list_empty(&server->requests.held);
+    if (server->turn.release_due)
+        ddpi_server_turn_again(server);
     if (server->turn.beginning)
         return; /* all output may leave: the caller goes on */
     for_outputs(server, ddpi_conn_free_covered);
@@ -262,10 +282,12 @@ static void work(struct ddpi_server *server)
 {
     ddpi_kv_grant_work(server->kv);
     ddpi_kv_work(server->kv, uv_now(server->env.loop));
+    server->turn.release_due = false;
     ddpi_list_for_each_safe (node, &server->requests.held) {
         struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_held);
-        if (conn->client.nworks > 0)
+        if (conn->client.nworks > 0 || (conn->must_wait && backlog(server) > BACKLOG_MOST / 2))
             continue;
+        conn->must_wait = false;
         ddpi_list_remove(&conn->of_held);
         ddpi_conn_release(conn);
     }
@@ -274,8 +296,8 @@ static void work(struct ddpi_server *server)
 /* The end of a turn has something to do without further input. */
 static bool has_more_to_do(const struct ddpi_server *server)
 {
-    return server->turn.expiry_due || server->reclaim.prefix[0] != '\0' ||
-           ddpi_kv_has_work(server->kv);
+    return server->turn.expiry_due || server->turn.release_due ||
+           server->reclaim.prefix[0] != '\0' || ddpi_kv_has_work(server->kv);
 }
 
 /* While it is active the loop does not sleep; other threads that need the processor get it. */

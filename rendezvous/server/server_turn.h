@@ -22,6 +22,9 @@ void ddpi_server_on_change(void *ctx, const struct ddpi_mutation *mutation);
  * are dropped, and the owner is told, or the log if the server is being closed. */
 void ddpi_server_commit(struct ddpi_server *server);
 
+/* So many changes wait for a commit that who has sent a change of @size bytes should wait, too. */
+bool ddpi_server_is_behind(const struct ddpi_server *server, size_t size);
+
 /* Whether all replies may leave: no commit is under way, and the sink has its right to the
  * contents.
  */

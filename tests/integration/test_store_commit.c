@@ -4,6 +4,7 @@
  */
 #include "store_fixture.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 static struct {
     struct ddpi_committed done; /* call NULL: no commit is under way */
     unsigned changes, commits;
+    size_t gathered, sent; /* bytes of values: for the next commit, and of the one under way */
     bool mute;
     bool failed;
 } slow;
@@ -19,8 +21,8 @@ static struct {
 static void on_change(void *ctx, const struct ddpi_mutation *mutation)
 {
     (void)ctx;
-    (void)mutation;
     slow.changes++;
+    slow.gathered += mutation->value.len;
 }
 
 static void on_commit(void *ctx, const struct ddpi_mark *mark, struct ddpi_committed done)
@@ -30,6 +32,14 @@ static void on_commit(void *ctx, const struct ddpi_mark *mark, struct ddpi_commi
     ck_assert(slow.done.call == NULL); /* one at a time */
     slow.done = done;
     slow.commits++;
+    slow.sent = slow.gathered;
+    slow.gathered = 0;
+}
+
+static size_t backlog(void *ctx)
+{
+    (void)ctx;
+    return slow.gathered + slow.sent;
 }
 
 static bool may_answer(void *ctx)
@@ -48,7 +58,7 @@ static void on_failed(void *ctx, const struct ddp_error *failure)
 static void give_sink(struct ddpi_server *at, void *ctx)
 {
     static const struct ddpi_sink sink = {
-        .change = on_change, .commit = on_commit, .may_answer = may_answer};
+        .change = on_change, .commit = on_commit, .may_answer = may_answer, .backlog = backlog};
     (void)ctx;
     memset(&slow, 0, sizeof slow);
     ddpi_server_set_sink(at, &sink, on_failed, NULL);
@@ -60,7 +70,20 @@ static void finish_commit(struct ddpi_server *at, void *ctx)
     const struct ddpi_committed done = slow.done;
     ck_assert(done.call != NULL);
     slow.done.call = NULL;
+    slow.sent = 0;
     done.call(done.ctx, ctx);
+}
+
+static void finish_if_any(struct ddpi_server *at, void *ctx)
+{
+    if (slow.done.call != NULL)
+        finish_commit(at, ctx);
+}
+
+static void copy_backlog(struct ddpi_server *at, void *ctx)
+{
+    (void)at;
+    *(size_t *)ctx = backlog(NULL);
 }
 
 static void set_mute(struct ddpi_server *at, void *ctx)
@@ -173,19 +196,25 @@ START_TEST(later_changes_belong_to_the_next_commit)
 }
 END_TEST
 
-START_TEST(a_renewal_does_not_wait)
+/* The first commit of a test; @token has 1024 bytes. */
+static struct ddpi_bytes open_session(int fd, char *token)
 {
-    ddp_store *store = open_store();
-    int fd = greeted(), writer = greeted();
     char payload[1024];
     raw_request(fd, &(struct ddpi_message){.op = DDPI_OP_SESSION_OPEN, .id = 1, .count = 60000});
     await_commits(1);
     store_thread_call(server, finish_commit, NULL);
     struct ddpi_frame frame = raw_frame(fd, payload, sizeof payload);
-    char token[1024];
     memcpy(token, payload + 4, frame.payload_len - 4);
+    return ddpi_bytes_of(token, frame.payload_len - 4);
+}
+
+START_TEST(a_renewal_does_not_wait)
+{
+    ddp_store *store = open_store();
+    int fd = greeted(), writer = greeted();
+    char token[1024];
     const struct ddpi_message keep = {
-        .op = DDPI_OP_SESSION_KEEP, .id = 2, .session = {token, frame.payload_len - 4}};
+        .op = DDPI_OP_SESSION_KEEP, .id = 2, .session = open_session(fd, token)};
     send_set(writer, 3, "a");
     await_commits(2);
     raw_request(fd, &keep);
@@ -200,6 +229,67 @@ START_TEST(a_renewal_does_not_wait)
     close(fd);
     close(writer);
     ddp_store_close(store);
+}
+END_TEST
+
+enum { LARGE = 512 * 1024, LARGE_SETS = 300, BACKLOG = 64 * 1024 * 1024 };
+
+static void *send_large_sets(void *ctx)
+{
+    static char value[LARGE];
+    for (uint64_t id = 1; id <= LARGE_SETS; id++)
+        raw_request(*(int *)ctx, &(struct ddpi_message){.op = DDPI_OP_SET,
+                                                        .id = id,
+                                                        .key = {"large", 5},
+                                                        .value = {value, sizeof value}});
+    return NULL;
+}
+
+static size_t backlog_now(void)
+{
+    size_t bytes = 0;
+    store_thread_call(server, copy_backlog, &bytes);
+    return bytes;
+}
+
+/* Finish commits until it can be read. */
+static void await_answer(int fd, uint64_t id)
+{
+    char byte;
+    while (recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0)
+        store_thread_call(server, finish_if_any, NULL);
+    assert_answer(fd, id);
+}
+
+/* Its replies are withheld, and too small to slow it down. */
+START_TEST(who_sends_much_waits_for_commits)
+{
+    int writer = greeted(), fd = greeted();
+    char token[1024];
+    pthread_t thread;
+    const struct ddpi_message keep = {
+        .op = DDPI_OP_SESSION_KEEP, .id = 2, .session = open_session(fd, token)};
+    ck_assert_int_eq(pthread_create(&thread, NULL, send_large_sets, &writer), 0);
+    while (backlog_now() <= BACKLOG)
+        ;
+    for (int i = 0; i < 10; i++) {
+        raw_request(fd, &keep);
+        assert_answer(fd, 2);
+        assert_silent(writer);
+    }
+    ck_assert_uint_le(backlog_now(), BACKLOG + LARGE);
+    uint64_t served = store_thread_stats(server).requests;
+    send_set(fd, 3, "small"); /* it may still send more */
+    send_get(fd, 4);
+    while (store_thread_stats(server).requests < served + 2)
+        ;
+    for (uint64_t id = 1; id <= LARGE_SETS; id++)
+        await_answer(writer, id);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    await_answer(fd, 3);
+    await_answer(fd, 4);
+    close(writer);
+    close(fd);
 }
 END_TEST
 
@@ -256,13 +346,10 @@ END_TEST
 Suite *test_suite(void)
 {
     const TTest *const tests[] = {
-        a_change_waits_for_its_commit,
-        a_reader_waits_too,
-        later_changes_belong_to_the_next_commit,
-        a_renewal_does_not_wait,
-        a_sink_that_has_lost_its_right_is_silent,
-        a_failed_commit_answers_nothing,
-        closing_during_a_commit,
+        a_change_waits_for_its_commit,           a_reader_waits_too,
+        later_changes_belong_to_the_next_commit, a_renewal_does_not_wait,
+        who_sends_much_waits_for_commits,        a_sink_that_has_lost_its_right_is_silent,
+        a_failed_commit_answers_nothing,         closing_during_a_commit,
     };
     Suite *suite = suite_create("store_commit");
     TCase *group = tcase_create("real");

@@ -237,6 +237,23 @@ class OneMember(EtcdCase):
         self.assertEqual(self.done(again.endpoint, 'get', 'b'), value.read_bytes())
         self.stop(again)
 
+    def test_long_values_after_many_short_ones(self):
+        leader = self.leader(0)
+        store = RawStore(leader.endpoint)
+        frames = b''.join(set_frame(f'a/{i:05}', 'v', i + 2) for i in range(1500))
+        self.assertEqual(store.exchange(frames, 1500), {0: 1500})
+        for i in range(60):
+            frame = set_frame(f'b/{i:05}', 'v' * 700 * 1024, i + 2)
+            self.assertEqual(store.exchange(frame, 1), {0: 1})
+        store.close()
+        self.kill(leader)
+        begun = time.monotonic()
+        again = self.leader(0)
+        self.assertLess(time.monotonic() - begun, 30)  # not LOAD_TOTAL_MS
+        self.assertEqual(len(takeovers.listed([again.endpoint], 'a/')), 1500)
+        self.assertEqual(len(self.get(again, 'b/00059')), 700 * 1024)
+        self.stop(again)
+
     def test_an_etcd_that_is_killed_and_started(self):
         leader = self.leader(0)
         writer = Writer('w', [leader.endpoint])

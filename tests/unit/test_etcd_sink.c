@@ -546,12 +546,71 @@ START_TEST(damaged_records_are_named)
 }
 END_TEST
 
+START_TEST(pages_fit)
+{
+    struct ddpi_etcd_load load = {.limit = ddpi_etcd_load_next_limit(9000, 9000)};
+    const size_t longest = DDPI_ETCD_VALUE_MAX / 3 * 4;
+    ck_assert_uint_eq(load.limit, 128);
+    ck_assert_uint_eq(ddpi_etcd_load_next_limit(1, DDPI_ETCD_VALUE_MAX), 4);
+    ck_assert_uint_eq(ddpi_etcd_load_next_limit(1, 1 << 30), 1);
+    ck_assert_uint_eq(ddpi_etcd_load_next_limit(64, 64 * 30000), 104); /* of 40000 bytes each */
+    /* Only the longest values, after only short ones. */
+    ck_assert(ddpi_etcd_load_shorten(&load));
+    ck_assert_uint_lt(load.limit * longest, DDPI_ETCD_PAGE_MAX);
+    while (load.limit > 1)
+        ck_assert(ddpi_etcd_load_shorten(&load));
+    ck_assert(!ddpi_etcd_load_shorten(&load));
+    ck_assert_uint_eq(load.limit, 1);
+}
+END_TEST
+
+static void change(const char *key, const char *value, size_t len)
+{
+    const struct ddpi_mutation mutation = {.kind = DDPI_MUTATION_SET,
+                                           .key = bytes(key),
+                                           .value = ddpi_bytes_of(value, len),
+                                           .version = 1};
+    OK(ddpi_etcd_batch_change(&batch, &mutation, &why));
+}
+
+START_TEST(what_waits_is_counted)
+{
+    static char large[DDPI_ETCD_VALUE_MAX];
+    const struct ddpi_mark mark = {.version = 1};
+    struct ddpi_list chunks;
+    size_t taken = 0;
+    char key[8];
+    ddpi_etcd_batch_init(&batch, ROOT, &(struct ddpi_etcd_meta){0}, seed_of_tables);
+    ck_assert_uint_eq(ddpi_etcd_batch_size(&batch), 0);
+    for (int i = 0; i < 10; i++) {
+        snprintf(key, sizeof key, "k%d", i);
+        change(key, large, sizeof large);
+        ck_assert_uint_gt(ddpi_etcd_batch_size(&batch), (size_t)(i + 1) * sizeof large);
+    }
+    change("s", "1", 1);
+    size_t size = ddpi_etcd_batch_size(&batch);
+    change("s", "2", 1); /* in its place */
+    ck_assert_uint_eq(ddpi_etcd_batch_size(&batch), size);
+    ddpi_list_init(&chunks);
+    OK(ddpi_etcd_batch_take(&batch, &mark, &chunks, &why));
+    ck_assert_uint_eq(ddpi_etcd_batch_size(&batch), 0);
+    while (!ddpi_list_empty(&chunks)) {
+        struct ddpi_etcd_chunk *chunk =
+            ddpi_container_of(chunks.next, struct ddpi_etcd_chunk, of_batch);
+        taken += ddpi_etcd_chunk_size(chunk);
+        ddpi_etcd_chunk_free(chunk);
+    }
+    ck_assert_uint_eq(taken, size);
+    ddpi_etcd_batch_finish(&batch);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     const TTest *const tests[] = {
         both_keep_the_same,        long_turns,         deletions_in_progress,
         a_history_that_forgets,    a_long_turn_is_one, what_is_too_long_is_refused,
-        damaged_records_are_named,
+        damaged_records_are_named, pages_fit,          what_waits_is_counted,
     };
     Suite *suite = suite_create("etcd_sink");
     TCase *group = tcase_create("both");

@@ -65,6 +65,17 @@ static const char *explain_failure(const struct ddpi_etcd_http *http,
     return exchange->reason[0] != '\0' ? exchange->reason : http->curl.curl_easy_strerror(code);
 }
 
+/* The owner has said what counts as the answer if the real one is too long. */
+static bool answer_instead(struct ddpi_etcd_exchange *exchange)
+{
+    if (!exchange->too_long || exchange->instead == NULL)
+        return false;
+    size_t limit = exchange->answer.limit;
+    ddpi_buf_finish(&exchange->answer);
+    ddpi_buf_init(&exchange->answer, limit);
+    return ddpi_buf_append(&exchange->answer, exchange->instead, strlen(exchange->instead));
+}
+
 static void take_ended(struct ddpi_etcd_http *http, CURL *easy, CURLcode code)
 {
     char *about = NULL;
@@ -74,7 +85,10 @@ static void take_ended(struct ddpi_etcd_http *http, CURL *easy, CURLcode code)
     struct ddpi_etcd_exchange *exchange = (void *)about;
     http->curl.curl_multi_remove_handle(http->multi, easy);
     exchange->http = NULL;
-    exchange->done(exchange, http_status, explain_failure(http, exchange, code));
+    if (answer_instead(exchange))
+        exchange->done(exchange, DDPI_ETCD_HTTP_TOO_LONG, NULL);
+    else
+        exchange->done(exchange, http_status, explain_failure(http, exchange, code));
 }
 
 static void take_all_ended(struct ddpi_etcd_http *http)
@@ -175,6 +189,8 @@ void ddpi_etcd_exchange_init(struct ddpi_etcd_exchange *exchange)
     exchange->http = NULL;
     exchange->easy = NULL;
     exchange->headers = NULL;
+    exchange->instead = NULL;
+    exchange->most = 0;
     ddpi_buf_init(&exchange->answer, 0);
 }
 
@@ -255,7 +271,7 @@ ddp_status ddpi_etcd_exchange_begin(struct ddpi_etcd_http *http,
     if (exchange->easy == NULL || !set_headers(http, exchange, request->token))
         return ddpi_error_nomem(err, sizeof(*exchange));
     ddpi_buf_finish(&exchange->answer);
-    ddpi_buf_init(&exchange->answer, request->answer_max);
+    ddpi_buf_init(&exchange->answer, exchange->most > 0 ? exchange->most : request->answer_max);
     exchange->too_long = false;
     exchange->reason[0] = '\0';
     set_options(http, exchange, request);

@@ -19,6 +19,8 @@ struct ddpi_etcd_files {
     const char *key;
 };
 
+enum { DDPI_ETCD_HTTP_TOO_LONG = 413 };
+
 struct ddpi_etcd_http;
 
 struct ddpi_etcd_exchange {
@@ -27,6 +29,11 @@ struct ddpi_etcd_exchange {
     struct curl_slist *headers;
     struct ddpi_buf answer;
     bool too_long;
+    /* Set by the owner, and kept: an answer that is longer than @most (0: than the request says) is
+     * no failure; @instead counts as the answer then, with DDPI_ETCD_HTTP_TOO_LONG. NULL: it is
+     * one. */
+    const char *instead;
+    size_t most;
     char reason[CURL_ERROR_SIZE];
     /* It has ended: @failure is NULL and @http_status set, or a clause says why there is no answer.
      * The answer is valid until the exchange is begun or dropped again. */

@@ -77,7 +77,8 @@ struct ddpi_conn_env {
     void (*request)(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request);
     /* Flush the connection at the end of this turn of the loop. */
     void (*dirty)(void *owner, struct ddpi_conn *conn);
-    /* Reading stops until ddpi_conn_release(): the core has put off a request of this client. */
+    /* Reading stops until ddpi_conn_release(): the core has put off a request of this client, or
+     * too many changes wait for a commit. */
     void (*held)(void *owner, struct ddpi_conn *conn);
     /* The output of a connection has grown so much that all connections should be flushed now. */
     void (*settle)(void *owner);
@@ -115,7 +116,8 @@ struct ddpi_conn {
     size_t out_held;
     uint64_t turn;      /* of the last read */
     bool paused;        /* does not read until output has been sent */
-    bool held;          /* does not read until the core has finished the last request */
+    bool held;          /* does not read until the owner releases it */
+    bool must_wait;     /* written by the owner: hold it, as too many changes wait for a commit */
     bool peer_sent_all; /* the peer has closed its side; it may still read */
     bool peer_ended;    /* the peer closed it in good order (see conn_read.c) */
     bool overflow;      /* a reply did not fit: close it */
@@ -146,7 +148,7 @@ void ddpi_conn_local_host(const struct ddpi_conn *conn, char *text, size_t size)
 /* Queue @reply, and mark the connection as dirty. */
 void ddpi_conn_reply(struct ddpi_conn *conn, const struct ddpi_message *reply);
 
-/* The request that was put off has been answered: serve those after it. */
+/* What it was held for is over: serve the requests after that. */
 void ddpi_conn_release(struct ddpi_conn *conn);
 
 /* Send what is queued and may leave. */

@@ -65,8 +65,8 @@ static size_t look_ahead(struct ddpi_conn *conn, const uint8_t *bytes, size_t le
     return seen;
 }
 
-/* The core has put off a request: the input after it waits, so that requests are served in order
- * and no client has two requests put off. */
+/* The core has put off a request, or too many changes wait for a commit: the input after it waits,
+ * so that requests are served in order and no client has two requests put off. */
 static void hold_input(struct ddpi_conn *conn)
 {
     conn->held = true;
@@ -107,7 +107,7 @@ static size_t serve_frames(struct ddpi_conn *conn, const uint8_t *bytes, size_t 
             break;
         take_step(conn, &step);
         used += step.used;
-        if (conn->client.nworks > 0 && ddpi_conn_serving(conn))
+        if ((conn->client.nworks > 0 || conn->must_wait) && ddpi_conn_serving(conn))
             hold_input(conn);
         if (conn->refused) {
             ddpi_conn_dismiss(conn, DDP_E_CLOSED,
