@@ -247,9 +247,7 @@ class OneMember(EtcdCase):
             self.assertEqual(store.exchange(frame, 1), {0: 1})
         store.close()
         self.kill(leader)
-        begun = time.monotonic()
         again = self.leader(0)
-        self.assertLess(time.monotonic() - begun, 30)  # not LOAD_TOTAL_MS
         self.assertEqual(len(takeovers.listed([again.endpoint], 'a/')), 1500)
         self.assertEqual(len(self.get(again, 'b/00059')), 700 * 1024)
         self.stop(again)

@@ -199,8 +199,8 @@ static bool is_final(const struct ddpi_etcd_reply *reply, long http_status)
     case DDPI_ETCD_EXISTS:
     case DDPI_ETCD_RANGE:
         return true;
-    case DDPI_ETCD_EXHAUSTED: /* or it has too many requests, which passes */
-        return strstr(reply->message, "space") != NULL;
+    case DDPI_ETCD_EXHAUSTED: /* its space, or what an answer may have; requests pass */
+        return strstr(reply->message, "too many requests") == NULL;
     default:
         return false;
     }
