@@ -141,7 +141,7 @@ static void terminate(struct remote_agent *agent)
 static void on_hello_late(uv_timer_t *timer)
 {
     struct remote_agent *agent = timer->data;
-    agent->late_ms = ddpi_now_ms(&ddpi_clock_monotonic) - agent->started_ms;
+    agent->late = true;
     agent->ending = true;
     remote_agent_let_go(agent); /* an agent that is only slow ends by that */
     terminate(agent);
@@ -326,8 +326,8 @@ void remote_agent_start(struct remote_agent *agent, char **argv, char *const *en
     struct ddp_error err;
     agent->argv = argv;
     agent->started_ms = ddpi_now_ms(&ddpi_clock_monotonic);
-    agent->exited = agent->ending = agent->stopping = false;
-    agent->late_ms = 0;
+    agent->exited = agent->late = agent->ending = agent->stopping = false;
+    agent->timeout_ms = timeout_ms;
     agent->error.msg[0] = agent->version[0] = '\0';
     agent->hello_len = 0;
     agent->task = (struct spawner_task){
@@ -361,9 +361,9 @@ void remote_agent_describe(const struct remote_agent *agent, char *text, size_t 
     uint64_t ms = ddpi_now_ms(&ddpi_clock_monotonic) - agent->started_ms;
     if (agent->error.msg[0] != '\0')
         snprintf(text, size, "%s", agent->error.msg);
-    else if (agent->late_ms != 0)
-        snprintf(text, size, "no answer within %" PRIu64 ".%" PRIu64 " s", agent->late_ms / 1000,
-                 agent->late_ms / 100 % 10);
+    else if (agent->late)
+        snprintf(text, size, "no answer within %" PRIu64 ".%" PRIu64 " s", agent->timeout_ms / 1000,
+                 agent->timeout_ms / 100 % 10);
     else if (WIFSIGNALED(agent->wait_status))
         snprintf(text, size, "killed by signal %d, after %" PRIu64 ".%" PRIu64 " s",
                  WTERMSIG(agent->wait_status), ms / 1000, ms / 100 % 10);

@@ -61,7 +61,8 @@ struct remote_agent {
     uint64_t started_ms;
     unsigned handles; /* open ones of the four above */
     bool leash_open, exited;
-    uint64_t late_ms;       /* it has not said hello in this time; 0: it is not late */
+    uint64_t timeout_ms;    /* until it says hello */
+    bool late;              /* it has not in that time */
     bool ending;            /* given up, or late: a hello that comes now means nothing */
     bool stopping;          /* the caller's: its end is no failure */
     bool noted;             /* the caller's: it has been said that the host is lost */
