@@ -12,7 +12,7 @@
  * the token as a bearer token.
  *
  * It costs a launch one listening socket: the HTTP server is loaded, and the store connected to,
- * a second after the start, or when somebody asks.
+ * a second after the start, or at the first request.
  */
 #ifndef CMD_METRICS_SERVER_H
 #define CMD_METRICS_SERVER_H
@@ -45,21 +45,22 @@ struct metrics_server {
     struct ddpi_owners owners;
     uv_timer_t later; /* until it connects; then until the file is written again */
     bool timer_open;
-    struct http_server *http; /* NULL until somebody asks */
+    struct http_server *http; /* NULL until the first connection */
     struct job_watch watch;
     bool watching;
     bool broken;    /* the HTTP server could not be loaded */
     bool told_file; /* that the file cannot be written */
 };
 
-/* Read or make the token, and listen at "[HOST:]PORT". DDP_E_INVALID, DDP_E_DENIED, DDP_E_SYSTEM.
- */
 struct metrics_wish {
-    const char *listen;     /* NULL, "": do not */
+    const char *listen;     /* "[HOST:]PORT"; NULL, "": do not */
     const char *textfile;   /* the same */
     const char *token_file; /* NULL: the user's, which is made if there is none */
     bool trust_local_users;
 };
+
+/* Listen, and read or make the token if it is needed. DDP_E_INVALID: a text is wrong. DDP_E_DENIED:
+ * the token file cannot be used. DDP_E_SYSTEM: the address cannot be used. */
 DDP_MUST_CHECK ddp_status metrics_config_make(struct metrics_config *config,
                                               const struct metrics_wish *wish,
                                               struct ddp_error *err);

@@ -113,7 +113,7 @@ class OneNode(MetricsCase):
         self.end(job)
 
     def test_a_launch_pays_a_socket(self):
-        """Nothing is loaded before somebody asks."""
+        """The HTTP library is loaded at the first connection."""
         job = self.started()
         maps = Path(f'/proc/{self.agent(job)}/maps')
         self.assertNotIn('libmicrohttpd', maps.read_text())

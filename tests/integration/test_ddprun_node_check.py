@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """test_ddprun_node_check.py - the node check of one node: when it runs, how it may end, and that nothing is
-left of it, whatever it does and whoever is killed meanwhile. Several nodes: test_ddpctl_job.py."""
+left of it, whatever it does and whichever process is killed. Several nodes: test_ddpctl_job.py."""
 
 import json
 import os

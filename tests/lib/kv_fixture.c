@@ -180,3 +180,27 @@ void wait_keys(int client, uint64_t id, const char *names, uint32_t timeout_ms)
                                       .timeout_ms = timeout_ms});
     ddpi_buf_finish(&packed);
 }
+
+void ask_key(enum ddpi_op op, int key, const char *value, int64_t number)
+{
+    char name[8];
+    int len = snprintf(name, sizeof name, "k%d", key);
+    nreplies = 0;
+    ask(0, (struct ddpi_message){.op = op,
+                                 .id = 7,
+                                 .key = ddpi_bytes_of(name, (size_t)len),
+                                 .value = bytes(value),
+                                 .number = number});
+}
+
+void ask_session(enum ddpi_op op, const char *token, int key, const char *value)
+{
+    char name[8];
+    int len = snprintf(name, sizeof name, "k%d", key);
+    nreplies = 0;
+    ask(0, (struct ddpi_message){.op = op,
+                                 .id = 7,
+                                 .key = ddpi_bytes_of(name, (size_t)len),
+                                 .value = bytes(value),
+                                 .session = {token, DDPI_SESSION_SIZE}});
+}

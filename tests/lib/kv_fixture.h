@@ -41,4 +41,9 @@ void get(int client, uint64_t id, const char *key, uint32_t timeout_ms);
 void barrier(int client, uint64_t id, const char *name, uint32_t count, uint32_t timeout_ms);
 void wait_keys(int client, uint64_t id, const char *names, uint32_t timeout_ms);
 
+/* Client 0 asks for @op on the key "k@key"; replies that came before are forgotten. */
+void ask_key(enum ddpi_op op, int key, const char *value, int64_t number);
+/* The same with a session, of which @token has DDPI_SESSION_SIZE bytes. */
+void ask_session(enum ddpi_op op, const char *token, int key, const char *value);
+
 #endif

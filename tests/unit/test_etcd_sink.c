@@ -338,30 +338,6 @@ static void end(void)
     ddpi_kv_destroy(kv);
 }
 
-static void use_key(enum ddpi_op op, int key, const char *value, int64_t number)
-{
-    char name[8];
-    int len = snprintf(name, sizeof name, "k%d", key);
-    nreplies = 0;
-    ask(0, (struct ddpi_message){.op = op,
-                                 .id = 7,
-                                 .key = ddpi_bytes_of(name, (size_t)len),
-                                 .value = bytes(value),
-                                 .number = number});
-}
-
-static void use_session(enum ddpi_op op, size_t index, int key, const char *value)
-{
-    char name[8];
-    int len = snprintf(name, sizeof name, "k%d", key);
-    nreplies = 0;
-    ask(0, (struct ddpi_message){.op = op,
-                                 .id = 7,
-                                 .key = ddpi_bytes_of(name, (size_t)len),
-                                 .value = bytes(value),
-                                 .session = {tokens[index].bytes, DDPI_SESSION_SIZE}});
-}
-
 static void open_session(void)
 {
     if (ntokens == SESSIONS)
@@ -389,7 +365,7 @@ static void random_step(unsigned *seed)
     bool seldom = rand_r(seed) % 4 == 0;
     snprintf(value, sizeof value, "%d", rand_r(seed) % 1000);
     if (which < 8)
-        use_key(ops[which], key, ops[which] == DDPI_OP_ADD ? "" : value, 3);
+        ask_key(ops[which], key, ops[which] == DDPI_OP_ADD ? "" : value, 3);
     else if (which == 8 && seldom)
         detach(key);
     else if (which == 9) {
@@ -398,9 +374,9 @@ static void random_step(unsigned *seed)
     } else if (which == 10 && seldom)
         open_session();
     else if (which < 13 && ntokens > 0)
-        use_session(DDPI_OP_SET_EPHEMERAL, token, key, value);
+        ask_session(DDPI_OP_SET_EPHEMERAL, tokens[token].bytes, key, value);
     else if (which == 13 && ntokens > 0 && seldom)
-        use_session(DDPI_OP_SESSION_CLOSE, token, key, "");
+        ask_session(DDPI_OP_SESSION_CLOSE, tokens[token].bytes, key, "");
 }
 
 static void live(unsigned seed, const struct ddpi_kv_limits *limits, unsigned turn)

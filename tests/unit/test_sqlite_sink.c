@@ -96,30 +96,6 @@ static void end(void)
     ddpi_kv_destroy(kv);
 }
 
-static void ask_key(enum ddpi_op op, int key, const char *value, int64_t number)
-{
-    char name[8];
-    int len = snprintf(name, sizeof name, "k%d", key);
-    nreplies = 0;
-    ask(0, (struct ddpi_message){.op = op,
-                                 .id = 7,
-                                 .key = ddpi_bytes_of(name, (size_t)len),
-                                 .value = bytes(value),
-                                 .number = number});
-}
-
-static void use_session(enum ddpi_op op, size_t index, int key, const char *value)
-{
-    char name[8];
-    int len = snprintf(name, sizeof name, "k%d", key);
-    nreplies = 0;
-    ask(0, (struct ddpi_message){.op = op,
-                                 .id = 7,
-                                 .key = ddpi_bytes_of(name, (size_t)len),
-                                 .value = bytes(value),
-                                 .session = {tokens[index].bytes, DDPI_SESSION_SIZE}});
-}
-
 /* --- everything that can be seen of a core, as text; its queues are empty afterwards --- */
 
 static char *put_replies(char *at, const char *end_of_text, const char *what)
@@ -160,7 +136,7 @@ static void take_picture(char picture[PICTURE])
         } while (last()->number > 0);
     }
     for (size_t i = 0; i < ntokens; i++) {
-        use_session(DDPI_OP_SESSION_KEEP, i, 0, "");
+        ask_session(DDPI_OP_SESSION_KEEP, tokens[i].bytes, 0, "");
         at = put_replies(at, end_of_text, "session");
     }
     struct ddpi_mark mark = ddpi_kv_mark(kv);
@@ -171,7 +147,7 @@ static void take_picture(char picture[PICTURE])
     at = put_replies(at, end_of_text, "past");
     ddpi_kv_client_gone(kv, &clients[1]);
     for (size_t i = 0; i < ntokens; i++) { /* what vanishes with each */
-        use_session(DDPI_OP_SESSION_CLOSE, i, 0, "");
+        ask_session(DDPI_OP_SESSION_CLOSE, tokens[i].bytes, 0, "");
         ask_until_answered((struct ddpi_message){.op = DDPI_OP_LIST, .key = bytes("")});
         at = put_replies(at, end_of_text, "left");
     }
@@ -235,11 +211,13 @@ static void random_step(unsigned *seed)
         break;
     case 12:
         if (ntokens > 0)
-            use_session(DDPI_OP_SET_EPHEMERAL, (size_t)rand_r(seed) % ntokens, key, value);
+            ask_session(DDPI_OP_SET_EPHEMERAL, tokens[(size_t)rand_r(seed) % ntokens].bytes, key,
+                        value);
         break;
     default:
         if (ntokens > 0 && rand_r(seed) % 4 == 0)
-            use_session(DDPI_OP_SESSION_CLOSE, (size_t)rand_r(seed) % ntokens, key, "");
+            ask_session(DDPI_OP_SESSION_CLOSE, tokens[(size_t)rand_r(seed) % ntokens].bytes, key,
+                        "");
         break;
     }
 }
@@ -369,7 +347,7 @@ START_TEST(sessions_end_when_their_new_lease_is_over)
     begin(&ddpi_kv_limits_default);
     struct got *got = call(0, (struct ddpi_message){.op = DDPI_OP_SESSION_OPEN, .count = 50});
     memcpy(tokens[0].bytes, got->value, DDPI_SESSION_SIZE);
-    use_session(DDPI_OP_SET_EPHEMERAL, 0, 1, "x");
+    ask_session(DDPI_OP_SET_EPHEMERAL, tokens[0].bytes, 1, "x");
     commit();
     end();
     begin(&ddpi_kv_limits_default);
