@@ -177,6 +177,7 @@ START_TEST(append_keeps_to_the_limits)
     struct ddpi_kv_limits limits = ddpi_kv_limits_default;
     struct ddpi_message append = {.op = DDPI_OP_APPEND, .key = bytes("p"), .value = bytes("12345")};
     limits.value_len = limits.tcpstore_value_len = 12;
+    kv_teardown();
     kv_make(&limits);
     ck_assert_int_eq(call(0, append)->status, DDP_OK);
     ck_assert_int_eq(call(0, append)->status, DDP_OK);
