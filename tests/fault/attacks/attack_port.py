@@ -98,6 +98,7 @@ class MasterPort(DdprundCase):
 
     def test_a_port_of_a_job_of_two_nodes(self):
         jobs = self.start_two(command=('sh', '-c', self.SCRIPT, self.folder / 'gate'))
+        jobs[1].read_until('generation 0 at ') # else rank 0 may not have started, and its node would end the job
         self.assert_elsewhere(jobs, self.take_while_it_runs(jobs[0], listens=True))
 
     def test_a_port_that_was_asked_for_of_a_job_of_two_nodes(self):
