@@ -222,6 +222,27 @@ bool ddpi_flight_get(const struct ddpi_flight_record *record, struct ddpi_flight
     return true;
 }
 
+/* ---- counters ---- */
+
+/* An atomic addition would cost some 8 ns, which a small all_reduce would feel. */
+void ddpi_flight_add_all_reduced(struct ddpi_flight_header *memory, uint64_t serial, uint64_t bytes)
+{
+    _Atomic uint64_t *own = &memory->all_reduced[serial % DDPI_FLIGHT_COUNTERS];
+    if (serial == 0 || serial >= DDPI_FLIGHT_COUNTERS)
+        atomic_fetch_add_explicit(&memory->all_reduced[0], bytes, memory_order_relaxed);
+    else
+        atomic_store_explicit(own, atomic_load_explicit(own, memory_order_relaxed) + bytes,
+                              memory_order_relaxed);
+}
+
+uint64_t ddpi_flight_all_reduced(const struct ddpi_flight_header *copy)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < DDPI_FLIGHT_COUNTERS; i++)
+        bytes += atomic_load_explicit(&copy->all_reduced[i], memory_order_relaxed);
+    return bytes;
+}
+
 /* ---- copies ---- */
 
 /* Copy @count words whose first one tells them apart. False: they changed meanwhile, each time. */
@@ -253,6 +274,10 @@ size_t ddpi_flight_copy(const struct ddpi_flight_header *memory, uint32_t record
     atomic_store(&copy->groups, atomic_load(&memory->groups));
     for (size_t i = 0; i < DDPI_FLIGHT_GROUPS; i++)
         (void)copy_whole(memory->group_words[i], copy->group_words[i], DDPI_FLIGHT_GROUP_WORDS);
+    for (size_t i = 0; i < DDPI_FLIGHT_COUNTERS; i++)
+        atomic_store_explicit(&copy->all_reduced[i],
+                              atomic_load_explicit(&memory->all_reduced[i], memory_order_relaxed),
+                              memory_order_relaxed);
     uint64_t most = last < records ? last : records;
     most = most < begun ? most : begun;
     struct ddpi_flight_record *to = (struct ddpi_flight_record *)(copy + 1);

@@ -36,6 +36,7 @@ enum {
     DDPI_FLIGHT_GROUPS = 16, /* the latest communicators of the process */
     DDPI_FLIGHT_GROUP_NAME = 104,
     DDPI_FLIGHT_HOST_SIZE = 64,
+    DDPI_FLIGHT_COUNTERS = 32,
 };
 
 enum ddpi_flight_state {
@@ -115,6 +116,9 @@ struct ddpi_flight_header {
     _Atomic uint64_t begun;  /* operations */
     _Atomic uint64_t groups; /* communicators */
     _Atomic uint64_t group_words[DDPI_FLIGHT_GROUPS][DDPI_FLIGHT_GROUP_WORDS];
+    /* Bytes that all_reduce has reduced. Each of the first communicators has a word of its own,
+     * which no other thread writes to at the same time; the others share word 0. */
+    _Atomic uint64_t all_reduced[DDPI_FLIGHT_COUNTERS];
     uint64_t spare[5];
 };
 
@@ -158,7 +162,15 @@ bool ddpi_flight_waits(const struct ddpi_flight_header *memory, uint32_t records
 void ddpi_flight_move(struct ddpi_flight_header *memory, uint32_t records, uint64_t number,
                       enum ddpi_flight_state state, int8_t status, uint64_t now_ns);
 
+/* An all_reduce of @bytes has ended well in the group that has the @serial number; calls for one
+ * group must not overlap. */
+void ddpi_flight_add_all_reduced(struct ddpi_flight_header *memory, uint64_t serial,
+                                 uint64_t bytes);
+
 /* ---- a reader of a copy ---- */
+
+/* Bytes that all_reduce has reduced, in all groups. */
+uint64_t ddpi_flight_all_reduced(const struct ddpi_flight_header *copy);
 
 /* Decode a record. False: it is empty, or was being written. */
 bool ddpi_flight_get(const struct ddpi_flight_record *record, struct ddpi_flight_op *ret_op);

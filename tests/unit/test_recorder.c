@@ -68,7 +68,7 @@ START_TEST(calls_are_noted)
 {
     struct ddpi_recorder *recorder = ddpi_recorder_open(fd, &world);
     ck_assert_ptr_nonnull(recorder);
-    const struct ddpi_task tasks[] = {
+    struct ddpi_task tasks[] = {
         {.call = {.operation = DDPI_ALL_REDUCE,
                   .seq = 1,
                   .count = 100,
@@ -80,11 +80,10 @@ START_TEST(calls_are_noted)
         {.call = {.operation = DDPI_SEND, .seq = 0, .count = 5, .dtype = DDP_FLOAT32, .root = 3}},
         {.call = {.operation = DDPI_BARRIER, .seq = 3}},
     };
-    uint64_t records[4];
     for (int i = 0; i < 4; i++)
-        records[i] = ddpi_recorder_begin(recorder, &tasks[i], i != 3);
-    ddpi_recorder_end(recorder, records[0], DDP_OK);
-    ddpi_recorder_end(recorder, records[1], DDP_E_PEER_DEAD);
+        tasks[i].record = ddpi_recorder_begin(recorder, &tasks[i], i != 3);
+    ddpi_recorder_end(recorder, &tasks[0], DDP_OK);
+    ddpi_recorder_end(recorder, &tasks[1], DDP_E_PEER_DEAD);
     read_memory();
     ck_described(0, "all_reduce #1 (max of 100 bfloat16)", DDPI_FLIGHT_COMPLETED);
     ck_described(1, "broadcast #2 (3 int64, root 2)", DDPI_FLIGHT_FAILED);
@@ -94,7 +93,7 @@ START_TEST(calls_are_noted)
     ck_assert_uint_eq(flight->ops[0].timeout_ms, 1000);
     ck_assert_uint_ge(flight->ops[0].ended_ns, flight->ops[0].created_ns);
     ck_assert_uint_ne(flight->ops[0].created_ns, 0);
-    ddpi_recorder_start(recorder, records[3]);
+    ddpi_recorder_start(recorder, tasks[3].record);
     const struct ddpi_recorder_group few = {.name = "group", .id = 10, .rank = 0, .size = 2};
     struct ddpi_recorder *child = ddpi_recorder_open_child(recorder, &few);
     ck_assert_ptr_nonnull(child);
@@ -161,11 +160,44 @@ static void *call_often(void *arg)
     struct ddpi_recorder *recorder = arg;
     struct ddpi_task task = {.call = {.operation = DDPI_BARRIER}, .timeout_ms = 1};
     for (; task.call.seq < CALLS; task.call.seq++) {
-        uint64_t record = ddpi_recorder_begin(recorder, &task, true);
-        ddpi_recorder_end(recorder, record, DDP_OK);
+        task.record = ddpi_recorder_begin(recorder, &task, true);
+        ddpi_recorder_end(recorder, &task, DDP_OK);
     }
     return NULL;
 }
+
+static uint64_t all_reduced(void)
+{
+    const struct ddpi_flight_place place = {.rank = 1, .world_size = 4};
+    struct ddpi_flight_header *copy = calloc(1, ddpi_flight_size(0));
+    ck_assert_uint_eq(ddpi_flight_copy(memory, RECORDS, 0, &place, copy), ddpi_flight_size(0));
+    uint64_t bytes = ddpi_flight_all_reduced(copy);
+    free(copy);
+    return bytes;
+}
+
+/* More communicators than there are words for. */
+START_TEST(bytes_of_all_reduce_are_counted)
+{
+    enum { COMMUNICATORS = 2 * DDPI_FLIGHT_COUNTERS };
+    struct ddpi_recorder *recorders[COMMUNICATORS];
+    struct ddpi_task task = {.call.operation = DDPI_ALL_REDUCE, .count = 100, .element_size = 4};
+    for (int i = 0; i < COMMUNICATORS; i++)
+        recorders[i] = ddpi_recorder_open(fd, &world);
+    for (int i = 0; i < 3 * COMMUNICATORS; i++) {
+        struct ddpi_recorder *recorder = recorders[i % COMMUNICATORS];
+        task.record = ddpi_recorder_begin(recorder, &task, true);
+        ck_assert_uint_eq(all_reduced(), 400 * (uint64_t)i); /* not before its end */
+        ddpi_recorder_end(recorder, &task, DDP_OK);
+    }
+    ddpi_recorder_end(recorders[0], &task, DDP_E_PEER_DEAD);
+    task.call.operation = DDPI_BROADCAST;
+    ddpi_recorder_end(recorders[0], &task, DDP_OK);
+    for (int i = 0; i < COMMUNICATORS; i++)
+        ddpi_recorder_close(recorders[i]);
+    ck_assert_uint_eq(all_reduced(), 400 * 3 * COMMUNICATORS);
+}
+END_TEST
 
 /* A reader meanwhile sees whole records only. */
 START_TEST(threads_share_the_memory)
@@ -218,10 +250,10 @@ START_TEST(what_is_no_memory_is_left_alone)
     ck_assert_ptr_null(ddpi_recorder_open(2, &world));
     ck_assert_ptr_null(ddpi_recorder_open(unsealed, &world));
     ck_assert_ptr_null(ddpi_recorder_open(unformatted, &world));
-    const struct ddpi_task task = {.call = {.operation = DDPI_BARRIER}};
+    const struct ddpi_task task = {.call = {.operation = DDPI_BARRIER}, .record = 1};
     ck_assert_uint_eq(ddpi_recorder_begin(NULL, &task, true), 0);
     ddpi_recorder_start(NULL, 1);
-    ddpi_recorder_end(NULL, 1, DDP_OK);
+    ddpi_recorder_end(NULL, &task, DDP_OK);
     ddpi_recorder_close(NULL);
     close(unsealed);
     close(unformatted);
@@ -235,6 +267,7 @@ Suite *test_suite(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, calls_are_noted);
     tcase_add_loop_test(tcase, counts_of_all_ranks_add_up, 0, 3);
+    tcase_add_test(tcase, bytes_of_all_reduce_are_counted);
     tcase_add_test(tcase, threads_share_the_memory);
     tcase_add_test(tcase, the_records_of_a_dead_process_stay);
     tcase_add_test(tcase, what_is_no_memory_is_left_alone);

@@ -17,18 +17,18 @@
 static ddp_status join(struct ddp_comm *comm, const struct ddpi_config *config,
                        struct ddp_error *err)
 {
-    const struct ddpi_task task = {.call = {.operation = DDPI_JOIN},
-                                   .timeout_ms = config->init_timeout_ms};
+    struct ddpi_task task = {.call = {.operation = DDPI_JOIN},
+                             .timeout_ms = config->init_timeout_ms};
     const struct ddpi_recorder_group group = {
         .name = config->name, .rank = comm->rank, .size = comm->world_size};
     comm->recorder = ddpi_recorder_open(config->flight_fd, &group);
-    uint64_t record = ddpi_recorder_begin(comm->recorder, &task, true);
+    task.record = ddpi_recorder_begin(comm->recorder, &task, true);
     ddp_status status = DDP_OK;
     if (comm->world_size > 1)
         status = ddpi_bootstrap(comm, config, err);
     else if (config->way == DDPI_WAY_ID)
         ddp_drop_unique_id(&config->unique_id);
-    ddpi_recorder_end(comm->recorder, record, status);
+    ddpi_recorder_end(comm->recorder, &task, status);
     return status;
 }
 

@@ -257,7 +257,7 @@ void ddpi_comm_count(struct ddp_comm *comm, const struct ddpi_task *task, ddp_st
         comm->bytes_received += task->bytes_received;
     }
     comm->operations += status == DDP_OK;
-    ddpi_recorder_end(comm->recorder, task->record, status);
+    ddpi_recorder_end(comm->recorder, task, status);
 }
 
 void ddpi_comm_read_counts(const struct ddp_comm *comm, struct ddp_comm_stats *stats)

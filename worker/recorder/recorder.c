@@ -18,7 +18,7 @@ struct ddpi_recorder {
     int fd; /* stays open for communicators made later; closed by no one */
     size_t size;
     uint32_t records; /* as checked: others can write to the memory */
-    uint32_t group;
+    uint64_t serial;  /* of its group */
     uint32_t rank, nranks;
 };
 
@@ -103,7 +103,7 @@ struct ddpi_recorder *ddpi_recorder_open(int fd, const struct ddpi_recorder_grou
                                        .fd = fd,
                                        .size = size,
                                        .records = memory->records,
-                                       .group = (uint32_t)(entry.serial & 0xffff),
+                                       .serial = entry.serial,
                                        .rank = group->rank,
                                        .nranks = group->size};
     return recorder;
@@ -150,7 +150,7 @@ uint64_t ddpi_recorder_begin(struct ddpi_recorder *recorder, const struct ddpi_t
         .count = call->count,
         .timeout_ms = timeout_ms < UINT32_MAX ? (uint32_t)timeout_ms : UINT32_MAX,
         .peer = call->root,
-        .group = recorder->group,
+        .group = (uint32_t)(recorder->serial & 0xffff),
         .operation = (uint8_t)call->operation,
         .dtype = (uint8_t)call->dtype,
         .reduction = (uint8_t)call->op,
@@ -175,10 +175,15 @@ void ddpi_recorder_start(struct ddpi_recorder *recorder, uint64_t record)
                          ddpi_now_coarse_ns());
 }
 
-void ddpi_recorder_end(struct ddpi_recorder *recorder, uint64_t record, ddp_status status)
+void ddpi_recorder_end(struct ddpi_recorder *recorder, const struct ddpi_task *task,
+                       ddp_status status)
 {
-    if (recorder != NULL && record != 0)
-        ddpi_flight_move(recorder->memory, recorder->records, record,
-                         status == DDP_OK ? DDPI_FLIGHT_COMPLETED : DDPI_FLIGHT_FAILED,
-                         (int8_t)status, ddpi_now_coarse_ns());
+    if (recorder == NULL || task->record == 0)
+        return;
+    if (status == DDP_OK && task->call.operation == DDPI_ALL_REDUCE)
+        ddpi_flight_add_all_reduced(recorder->memory, recorder->serial,
+                                    task->count * task->element_size);
+    ddpi_flight_move(recorder->memory, recorder->records, task->record,
+                     status == DDP_OK ? DDPI_FLIGHT_COMPLETED : DDPI_FLIGHT_FAILED, (int8_t)status,
+                     ddpi_now_coarse_ns());
 }

@@ -40,7 +40,9 @@ uint64_t ddpi_recorder_begin(struct ddpi_recorder *recorder, const struct ddpi_t
 /* It begins to run, if it has not. */
 void ddpi_recorder_start(struct ddpi_recorder *recorder, uint64_t record);
 
-/* It has ended with @status. */
-void ddpi_recorder_end(struct ddpi_recorder *recorder, uint64_t record, ddp_status status);
+/* @task, whose record is set, has ended with @status. Operations of one communicator end one after
+ * the other: it counts the bytes that all_reduce has reduced, without an atomic addition. */
+void ddpi_recorder_end(struct ddpi_recorder *recorder, const struct ddpi_task *task,
+                       ddp_status status);
 
 #endif
