@@ -69,6 +69,7 @@ static bool read_rank(const struct agent *agent, uint32_t local_rank, struct met
     uint64_t latest = latest_ns(copy), now = copy->place.read_ns;
     *ret = (struct metrics_rank){.rank = copy->place.rank,
                                  .operations = copy->begun,
+                                 .all_reduced = ddpi_flight_all_reduced(copy),
                                  .idle_ns = latest < now ? now - latest : 0};
     ddpi_free(copy);
     return latest != 0;

@@ -158,6 +158,11 @@ static bool put_ranks(struct ddpi_buf *text, const struct metrics_facts *facts)
     for (size_t i = 0; i < facts->nranks && ok; i++)
         ok = put(text, "ddprun_rank_operations_total{rank=\"%" PRIu32 "\"} %" PRIu64 "\n",
                  facts->ranks[i].rank, facts->ranks[i].operations);
+    ok = ok && put_head(text, "allreduce_bytes_total", "counter",
+                        "Bytes that the rank has reduced by all_reduce of libddpcomm.");
+    for (size_t i = 0; i < facts->nranks && ok; i++)
+        ok = put(text, "ddprun_allreduce_bytes_total{rank=\"%" PRIu32 "\"} %" PRIu64 "\n",
+                 facts->ranks[i].rank, facts->ranks[i].all_reduced);
     ok = ok && put_head(text, "rank_last_progress_seconds", "gauge",
                         "Time since the rank called, began or ended an operation.");
     for (size_t i = 0; i < facts->nranks && ok; i++)
@@ -190,6 +195,7 @@ static const struct store_metric {
     {"accepted", "store_accepted_total", "counter", "Connections that were accepted."},
     {"denied", "store_denied_total", "counter", "Clients that failed to authenticate."},
     {"limited", "store_limited_total", "counter", "Requests that a limit refused."},
+    {"etcd_failures", "etcd_failures_total", "counter", "Requests that etcd did not answer."},
 };
 
 /* The next line of *@text, "NAME NUMBER"; false: the end. *@ret_name is "" if it is another. */
@@ -244,6 +250,41 @@ static bool put_operations(struct ddpi_buf *text, const char *stats, size_t left
     return ok;
 }
 
+/* Where the store is in etcd there are lines "etcd_request_us/BOUND NUMBER", in the order of their
+ * bounds; the last ones are "inf" and "sum". */
+static bool put_etcd_line(struct ddpi_buf *text, const char *what, uint64_t value)
+{
+    int64_t bound_us;
+    if (strcmp(what, "inf") == 0)
+        return put(text,
+                   "ddprun_etcd_request_seconds_bucket{le=\"+Inf\"} %" PRIu64 "\n"
+                   "ddprun_etcd_request_seconds_count %" PRIu64 "\n",
+                   value, value);
+    if (strcmp(what, "sum") == 0)
+        return put(text, "ddprun_etcd_request_seconds_sum %.6f\n", (double)value / 1e6);
+    if (ddpi_parse_int(what, 1, INT32_MAX, &bound_us, NULL) != DDP_OK)
+        return true;
+    return put(text, "ddprun_etcd_request_seconds_bucket{le=\"%g\"} %" PRIu64 "\n",
+               (double)bound_us / 1e6, value);
+}
+
+static bool put_etcd(struct ddpi_buf *text, const char *stats, size_t left)
+{
+    static const char prefix[] = "etcd_request_us/";
+    char name[METRIC_NAME];
+    uint64_t value;
+    bool begun = false, ok = true;
+    while (ok && next_stat(&stats, &left, name, &value)) {
+        if (strncmp(name, prefix, sizeof prefix - 1) != 0)
+            continue;
+        ok = begun || put_head(text, "etcd_request_seconds", "histogram",
+                               "How long etcd took for requests of the store.");
+        begun = true;
+        ok = ok && put_etcd_line(text, name + sizeof prefix - 1, value);
+    }
+    return ok;
+}
+
 static bool put_store(struct ddpi_buf *text, const char *stats, size_t stats_len)
 {
     const char *at = stats;
@@ -254,7 +295,8 @@ static bool put_store(struct ddpi_buf *text, const char *stats, size_t stats_len
         put_one(text, "store_up", "gauge", "1 if the store of the job answers.", stats != NULL);
     while (ok && stats != NULL && next_stat(&at, &left, name, &value))
         ok = put_stat(text, name, value);
-    return ok && (stats == NULL || put_operations(text, stats, stats_len));
+    return ok && (stats == NULL ||
+                  (put_operations(text, stats, stats_len) && put_etcd(text, stats, stats_len)));
 }
 
 bool metrics_put(struct ddpi_buf *text, const struct metrics_facts *facts)

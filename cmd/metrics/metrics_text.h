@@ -14,8 +14,9 @@
 /* What a worker of this node has recorded of its operations in libddpcomm. */
 struct metrics_rank {
     uint32_t rank;
-    uint64_t operations; /* that it has called */
-    uint64_t idle_ns;    /* since the latest of them was called, began or ended */
+    uint64_t operations;  /* that it has called */
+    uint64_t all_reduced; /* bytes */
+    uint64_t idle_ns;     /* since the latest of them was called, began or ended */
 };
 
 struct metrics_facts {

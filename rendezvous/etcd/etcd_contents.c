@@ -244,6 +244,12 @@ static bool may_answer(void *ctx)
     return store->sm.state == ETCD_LEADING && !store->closed && ddpi_etcd_lease_is_valid(store);
 }
 
+static void put_counters(void *ctx, struct ddpi_buf *text)
+{
+    const struct ddpi_etcd_store *store = ctx;
+    (void)ddpi_etcd_times_put(ddpi_etcd_client_times(store->client), text);
+}
+
 /* --- reading --- */
 
 static void begin_to_lead(struct ddpi_etcd_store *store)
@@ -252,7 +258,8 @@ static void begin_to_lead(struct ddpi_etcd_store *store)
                                    .change = on_change,
                                    .commit = on_commit,
                                    .may_answer = may_answer,
-                                   .backlog = backlog};
+                                   .backlog = backlog,
+                                   .put_counters = put_counters};
     const struct ddpi_etcd_meta *meta = &store->contents.batch.meta;
     store->election.meta = store->contents.last = *meta;
     ddpi_sm_move(&store->sm, ETCD_LEADING);

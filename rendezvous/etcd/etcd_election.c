@@ -265,7 +265,6 @@ static void on_looked(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcom
         ddpi_etcd_give_up(store, &why);
         return;
     }
-    store->complained_ms = 0;
     if (store->sm.state == ETCD_CHECKING)
         ddpi_sm_move(&store->sm, ETCD_FOLLOWING);
     if (store->election.leader.exists) {

@@ -46,6 +46,18 @@ void ddpi_etcd_complain(struct ddpi_etcd_store *store, const struct ddp_error *w
     ddpi_log(store->options.log, DDPI_LOG_WARN, "waiting for etcd: %s", why->msg);
 }
 
+static void on_away(void *ctx, const struct ddp_error *why)
+{
+    ddpi_etcd_complain(ctx, why);
+}
+
+static void on_back(void *ctx)
+{
+    struct ddpi_etcd_store *store = ctx;
+    store->complained_ms = 0;
+    ddpi_log(store->options.log, DDPI_LOG_INFO, "etcd answers again");
+}
+
 ddp_status ddpi_etcd_explain(const struct ddpi_etcd_store *store,
                              const struct ddpi_etcd_reply *reply, struct ddp_error *err)
 {
@@ -182,7 +194,10 @@ ddp_status ddpi_etcd_store_open(uv_loop_t *loop, const struct ddpi_etcd_store_op
         .address = options->address,
         .files = {options->ca_file, options->cert_file, options->key_file},
         .user = options->user,
-        .password = options->password};
+        .password = options->password,
+        .away = on_away,
+        .back = on_back,
+        .ctx = store};
     ddp_status status = ddpi_etcd_client_create(loop, &client, &store->client, err);
     if (status == DDP_OK) {
         const struct ddpi_etcd_pulse_hooks hooks = {ddpi_etcd_on_alive, ddpi_etcd_on_dead, store};

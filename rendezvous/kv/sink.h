@@ -6,6 +6,7 @@
 #ifndef DDPI_SINK_H
 #define DDPI_SINK_H
 
+#include "buf.h"
 #include "message.h"
 
 /* The kinds of mutations, and the fields that each has; the others are zero. */
@@ -66,6 +67,9 @@ struct ddpi_sink {
      * included. The server slows down its clients when it is much, so it must fall when a commit
      * ends. NULL: never much, as commits block. */
     size_t (*backlog)(void *ctx);
+    /* Append counters of the sink, lines "NAME NUMBER", to those of the server. NULL: it has none.
+     */
+    void (*put_counters)(void *ctx, struct ddpi_buf *text);
 };
 
 #endif

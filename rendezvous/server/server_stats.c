@@ -85,6 +85,14 @@ static bool list_ops(const struct ddpi_server *server, struct ddpi_buf *text)
     return ok;
 }
 
+/* What does not fit is left out. */
+static void put_sink_counters(const struct ddpi_server *server, struct ddpi_buf *text)
+{
+    const struct ddpi_sink *sink = &server->turn.sink;
+    if (sink->put_counters != NULL)
+        sink->put_counters(sink->ctx, text);
+}
+
 void ddpi_server_stats_format(const struct ddpi_server *server, const char *job,
                               struct ddpi_buf *text)
 {
@@ -100,6 +108,8 @@ void ddpi_server_stats_format(const struct ddpi_server *server, const char *job,
                            DDPI_SERVER_STATS(VALUE)
 #undef VALUE
     );
-    if (ddpi_buf_append(text, counters, (size_t)len) && list_ops(server, text))
-        ddpi_kv_each_job(server->kv, list_job, &listing);
+    if (!ddpi_buf_append(text, counters, (size_t)len) || !list_ops(server, text))
+        return;
+    put_sink_counters(server, text);
+    ddpi_kv_each_job(server->kv, list_job, &listing);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """test_etcd.py - ddprund with its state in a real etcd of one member or three, and in servers that only look like
-one: restarts, takeovers, fencing, an etcd that is killed, without quorum, full, of others. With
+one: restarts, takeovers, fencing, an etcd that is killed, without quorum, full, on a full disk, of others. With
 DDPRUN_TAKEOVERS=N the history of N takeovers is checked. Skipped (77) where etcd is not installed, unless
 DDPRUN_INTEROP=1 demands it.
 """
@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -37,9 +38,13 @@ class EtcdCase(DdprundCase):
         super().setUp()
         self.place = self.folder / 'etcd'
         self.place.mkdir()
+        self.prepare_place()
         self.etcd = Cluster(self.place, self.members, *self.words)
         self.addCleanup(self.etcd.close)
         self.ports = free_ports(3)
+
+    def prepare_place(self):
+        """Called before etcd is started in self.place."""
 
     def store(self, which, *words, **options):
         """A ddprund; the lease is long, so that nothing happens because it is over."""
@@ -266,22 +271,84 @@ class OneMember(EtcdCase):
         self.stop(leader)
 
     def test_compaction(self):
-        leader = self.leader(0)
+        """All the time, also while a standby takes over in many pages, and under the watch of a client."""
+        leader, standby = self.leader(0), self.standby(1)
+        over = threading.Event()
+
+        def compact():
+            while not over.is_set():
+                self.etcd.compact()
+
+        compactor = threading.Thread(target=compact, daemon=True)
+        compactor.start()
+        self.addCleanup(over.set)
+        store = RawStore(leader.endpoint)
+        frames = b''.join(set_frame(f'key/{i:05}', 'v' * 50, i + 2) for i in range(5000))
+        self.assertEqual(store.exchange(frames, 5000), {0: 5000})
+        store.close()
+        watch = self.ctl_start(','.join(self.endpoints()), 'watch', '--key', '--count=2', 'seen')
+        self.await_stat(leader.endpoint, 'watches', 1)
         writer = Writer('w', self.endpoints())
         writer.start()
-        for _ in range(5):
-            have = len(writer.acknowledged)
-            wait_until(lambda: len(writer.acknowledged) > have + 5, 'writes')
-            self.etcd.compact()
-        standby = self.standby(1)
-        self.etcd.compact()
+        wait_until(lambda: len(writer.acknowledged) > 5, 'writes')
+        self.done(leader.endpoint, 'set', 'seen', 'before')
         self.kill(leader)
         standby.read_until('leading as')
         have = len(writer.acknowledged)
         wait_until(lambda: len(writer.acknowledged) > have + 5, 'writes')
+        self.done(standby.endpoint, 'set', 'seen', 'after')
+        out, err = watch.communicate(timeout=60)
+        self.assertEqual(watch.returncode, 0, err)
+        self.assertEqual([line.split()[-1] for line in out.decode().splitlines()], ['before', 'after'])
         writer.stop()
+        over.set()
+        compactor.join()
         takeovers.check(self, [writer], self.endpoints())
+        self.assertEqual(len(takeovers.listed([standby.endpoint], 'key/')), 5000)
         self.stop(standby)
+
+    def test_counters_of_etcd(self):
+        leader = self.leader(0)
+        before = self.stats(leader.endpoint)
+        self.set(leader, 'a', '1')
+        after = self.stats(leader.endpoint)
+        self.assertGreater(after['etcd_request_us/inf'], before['etcd_request_us/inf'])
+        self.assertGreater(after['etcd_request_us/sum'], before['etcd_request_us/sum'])
+        bounds = [after[name] for name in after if name.startswith('etcd_request_us/') and not name.endswith('sum')]
+        self.assertEqual(bounds, sorted(bounds))
+        self.assertEqual(after['etcd_failures'], 0)
+        self.etcd.members[0].kill()
+        store = RawStore(leader.endpoint)
+        store.socket.sendall(set_frame('a', '2', 1))
+        leader.read_until('waiting for etcd: etcd at 127.0.0.1')
+        self.etcd.members[0].start()
+        self.assertEqual(store.answer()[:2], (SET, 0))
+        leader.read_until('etcd answers again')
+        store.close()
+        self.assertGreater(self.stats(leader.endpoint)['etcd_failures'], 0)
+        self.stop(leader)
+
+    def test_two_jobs_of_one_id(self):
+        """They reach the store through different ddprund, and meet all the same."""
+        leader, standby = self.leader(0), self.standby(1)
+        go = self.folder / 'go'
+
+        def start(first, second, *words):
+            return self.start(f'--rdzv-endpoint={first.endpoint},{second.endpoint}', '--rdzv-id=x', '--no-prefix', *words,
+                              'sh', '-c', f'echo runs; until [ -e {go} ]; do sleep 0.05; done')
+
+        job = start(leader, standby, '--nnodes=1')
+        job.read_until('runs')
+        spare = start(standby, leader, '--nnodes=1')
+        spare.read_until('all 1 seats are taken; this node is a spare')
+        other = start(standby, leader, '--nnodes=2')
+        self.assertEqual(other.wait(), CONFIG, other.err)
+        self.assertIn('of --nnodes is 2 on this node and 1 in the job; start all nodes with the same settings', other.err)
+        go.write_text('')
+        self.assertEqual((job.wait(), spare.wait()), (0, 0), job.err + spare.err)
+        self.assertEqual(spare.out, '')
+        self.stop(standby)
+        self.stop(leader)
 
     def endpoints(self):
         return [f'127.0.0.1:{port}' for port in self.ports]
@@ -373,6 +440,39 @@ class FullEtcd(EtcdCase):
         self.stop(again)
 
 
+class FullDisk(EtcdCase):
+    SIZE = 200 * 1024 * 1024 # etcd reserves 128 MiB for two files of its log
+
+    def prepare_place(self):
+        if subprocess.run(['mount', '-t', 'tmpfs', '-o', f'size={self.SIZE}', 'none', self.place],
+                          stderr=subprocess.DEVNULL).returncode != 0:
+            self.skipTest('only root can mount a small file system')
+        self.addCleanup(subprocess.run, ['umount', self.place], check=True)
+
+    def fill(self):
+        """A file that leaves nothing."""
+        with open(self.place / 'filler', 'wb', buffering=0) as filler, self.assertRaises(OSError):
+            while True:
+                filler.write(bytes(4096))
+
+    def test_etcd_dies_of_it_and_comes_back(self):
+        leader = self.leader(0)
+        member = self.etcd.members[0]
+        writer = Writer('w', [leader.endpoint], 'x' * 20000)
+        writer.start()
+        wait_until(lambda: len(writer.acknowledged) > 10, 'writes')
+        self.fill()
+        wait_until(lambda: member.process.poll() is not None, 'the end of etcd')
+        have = len(writer.acknowledged)
+        leader.read_until('waiting for etcd')
+        (self.place / 'filler').unlink()
+        member.start()
+        wait_until(lambda: len(writer.acknowledged) > have + 10, 'more writes')
+        writer.stop()
+        takeovers.check(self, [writer], [leader.endpoint])
+        self.stop(leader)
+
+
 class Tls(DdprundCase):
     def setUp(self):
         super().setUp()
@@ -386,11 +486,11 @@ class Tls(DdprundCase):
 
     def test_tls(self):
         address = self.etcd.address(scheme='etcds')
+        job = self.serve(f'--state={address}', f'--state-ca-file={self.place}/cert')
+        job.read_until('leading as')
         stranger = self.serve(f'--state={address}')
         stranger.read_until('waiting for etcd')
         self.assertIn('certificate', stranger.err)
-        job = self.serve(f'--state={address}', f'--state-ca-file={self.place}/cert')
-        job.read_until('leading as')
         self.done(job.endpoints[0], 'set', 'a', '1')
         self.stop(job)
         self.stop(stranger)

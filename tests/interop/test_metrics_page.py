@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""test_metrics_page.py - what Prometheus' own checker says of the metrics, and the page in a real browser.
+"""test_metrics_page.py - what Prometheus' own checker says of the metrics, also of those of a store in etcd, and the page
+in a real browser.
 
 DDPRUN_SCREENSHOT=FILE keeps a picture of the page, as in docs/metrics-page.png.
 """
@@ -16,7 +17,9 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DEADLINE, DdprunCase, wait_until
+from ddprun_run import DEADLINE, wait_until
+from ddprund_run import DdprundCase
+from etcd_cluster import ETCD, Cluster
 from nodes import free_port
 
 WORKER = '''
@@ -29,7 +32,7 @@ until [ -e end ]; do sleep 0.02; done
 '''
 
 
-class PageCase(DdprunCase):
+class PageCase(DdprundCase):
     def setUp(self):
         super().setUp()
         self.port = free_port()
@@ -49,9 +52,9 @@ class PageCase(DdprunCase):
         return wait_until(lambda: (text := self.get('/status.json')) and (status := json.loads(text)) and
                           condition(status) and status, 'the status')
 
-    def job(self):
+    def job(self, endpoint=None):
         """Three nodes, one of which is spare, after a failure."""
-        endpoint = f'127.0.0.1:{free_port()}'
+        endpoint = endpoint or f'127.0.0.1:{free_port()}'
         jobs = []
         for node in range(3):
             words = [f'--metrics-listen={self.port}'] if node == 0 else []
@@ -71,21 +74,34 @@ class PageCase(DdprunCase):
             job.wait()
 
 
+@unittest.skipUnless(ETCD, 'etcd is not installed')
 class Prometheus(PageCase):
+    def setUp(self):
+        super().setUp()
+        (self.folder / 'etcd').mkdir()
+        etcd = Cluster(self.folder / 'etcd')
+        self.addCleanup(etcd.close)
+        self.store = self.serve(f'--state={etcd.address()}')
+        self.store.read_until('leading as')
+
+    def metrics(self):
+        jobs = self.job(self.store.endpoints[0])
+        metrics = self.get('/metrics')
+        self.end(jobs)
+        self.stop(self.store)
+        return metrics
+
     @unittest.skipUnless(shutil.which('promtool'), 'promtool is missing')
     def test_what_its_checker_says(self):
-        jobs = self.job()
-        metrics = self.get('/metrics')
+        metrics = self.metrics()
         done = subprocess.run(['promtool', 'check', 'metrics'], input=metrics, text=True, capture_output=True, check=False)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, '', ''), metrics)
         self.assertIn('ddprun_restarts_total{reason="failure"} 1', metrics)
-        self.end(jobs)
+        self.assertIn('ddprun_etcd_request_seconds_bucket{le="+Inf"}', metrics)
 
     def test_the_dashboard_asks_for_metrics_that_exist(self):
         """Each name in docs/grafana.json is one that ddprun has."""
-        jobs = self.job()
-        metrics = self.get('/metrics')
-        self.end(jobs)
+        metrics = self.metrics()
         known = set(re.findall(r'^# TYPE (\S+)', metrics, re.M))
         known |= {f'{name}_{part}' for name in known for part in ('bucket', 'sum', 'count')}
         dashboard = json.loads((Path(__file__).resolve().parents[2] / 'docs/grafana.json').read_text())

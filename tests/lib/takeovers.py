@@ -30,9 +30,9 @@ def connect_any(endpoints, over=lambda: False):
 class Writer(threading.Thread):
     """Sets one key after another, and notes the version of each write that was acknowledged, and its times."""
 
-    def __init__(self, name, endpoints):
+    def __init__(self, name, endpoints, filling=''):
         super().__init__(daemon=True)
-        self.name, self.endpoints = name, endpoints
+        self.name, self.endpoints, self.filling = name, endpoints, filling
         self.acknowledged = {} # key: version
         self.times = [] # of each: when it was sent, and acknowledged
         self.stopped = False
@@ -47,7 +47,7 @@ class Writer(threading.Thread):
             key = f'{self.name}/{number:06}'
             try:
                 begun = time.monotonic()
-                kind, status, _, payload = store.ask(SET, packed(key) + packed(str(number)))
+                kind, status, _, payload = store.ask(SET, packed(key) + packed(str(number) + self.filling))
             except OSError: # perhaps applied, perhaps not
                 store.close()
                 store = None

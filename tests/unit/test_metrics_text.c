@@ -120,11 +120,12 @@ END_TEST
 
 START_TEST(ranks_of_this_node)
 {
-    const struct metrics_rank ranks[] = {{4, 100, 1500000000}, {5, 93, 0}};
+    const struct metrics_rank ranks[] = {{4, 100, 1 << 20, 1500000000}, {5, 93, 0, 0}};
     const struct metrics_facts facts = {
         .view = &view, .history = &history, .ranks = ranks, .nranks = 2};
     const char *metrics = put_text(&facts);
     has_line(metrics, "ddprun_rank_operations_total{rank=\"4\"} 100");
+    has_line(metrics, "ddprun_allreduce_bytes_total{rank=\"4\"} 1048576");
     has_line(metrics, "ddprun_rank_last_progress_seconds{rank=\"4\"} 1.500");
     has_line(metrics, "ddprun_straggler_score{rank=\"4\"} 0");
     has_line(metrics, "ddprun_straggler_score{rank=\"5\"} 7");
@@ -153,6 +154,23 @@ START_TEST(counters_of_the_store)
     has_line(metrics, "ddprun_store_requests_total 17");
     has_line(metrics, "ddprun_store_ops_total{op=\"set\"} 9");
     has_line(metrics, "ddprun_store_ops_total{op=\"compare-and-swap\"} 2");
+}
+END_TEST
+
+START_TEST(requests_to_etcd)
+{
+    ck_assert_ptr_null(strstr(metrics_with_stats("keys 1\n"), "etcd"));
+    const char *metrics = metrics_with_stats("etcd_request_us/500 7\netcd_request_us/2000000 9\n"
+                                             "etcd_request_us/inf 10\netcd_request_us/sum 2500000\n"
+                                             "etcd_request_us/evil\"} 1\netcd_failures 3\n");
+    has_line(metrics, "# TYPE ddprun_etcd_request_seconds histogram");
+    has_line(metrics, "ddprun_etcd_request_seconds_bucket{le=\"0.0005\"} 7");
+    has_line(metrics, "ddprun_etcd_request_seconds_bucket{le=\"2\"} 9");
+    has_line(metrics, "ddprun_etcd_request_seconds_bucket{le=\"+Inf\"} 10");
+    has_line(metrics, "ddprun_etcd_request_seconds_count 10");
+    has_line(metrics, "ddprun_etcd_request_seconds_sum 2.500000");
+    has_line(metrics, "ddprun_etcd_failures_total 3");
+    ck_assert_ptr_null(strstr(metrics, "evil"));
 }
 END_TEST
 
@@ -197,6 +215,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, ranks_of_this_node);
     tcase_add_test(tcase, workers_by_state);
     tcase_add_test(tcase, counters_of_the_store);
+    tcase_add_test(tcase, requests_to_etcd);
     tcase_add_loop_test(tcase, hostile_counters, 0,
                         (int)(sizeof hostile_stats / sizeof *hostile_stats));
     tcase_add_test(tcase, too_little_room);

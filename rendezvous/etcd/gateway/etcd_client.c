@@ -34,6 +34,11 @@ struct ddpi_etcd_client {
     struct ddpi_list calls; /* ddpi_etcd_call::of_client */
     unsigned member;        /* the one that has answered last */
     struct ddpi_etcd_call login;
+    struct ddpi_etcd_times times;
+    void (*on_away)(void *ctx, const struct ddp_error *why);
+    void (*on_back)(void *ctx);
+    void *ctx;
+    bool away; /* and the owner knows */
 };
 
 uint64_t ddpi_etcd_now_ms(void)
@@ -50,15 +55,38 @@ static void end_call(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome
     call->done(call, outcome);
 }
 
+static void describe(const struct ddpi_etcd_call *call, ddp_status status, const char *reason,
+                     struct ddp_error *err)
+{
+    const struct ddpi_endpoint *at = &call->client->address.at[call->member];
+    ddpi_error_set(err, status, "etcd at %s:%u: %s", at->host, at->port, reason);
+    ddpi_text_mask(err->msg);
+}
+
 static void fail_call(struct ddpi_etcd_call *call, ddp_status status, const char *reason)
 {
     struct ddp_error err;
-    const struct ddpi_etcd_client *client = call->client;
-    const struct ddpi_endpoint *at = &client->address.at[call->member];
-    ddpi_error_set(&err, status, "etcd at %s:%u: %s", at->host, at->port, reason);
-    ddpi_text_mask(err.msg);
+    describe(call, status, reason, &err);
     end_call(call, &(struct ddpi_etcd_outcome){
                        .status = status, .err = &err, .begun_ms = call->begun_ms});
+}
+
+/* --- whether etcd answers --- */
+
+static void tell_away(const struct ddpi_etcd_call *call, const char *reason)
+{
+    struct ddp_error err;
+    struct ddpi_etcd_client *client = call->client;
+    describe(call, DDP_E_TIMEOUT, reason, &err);
+    client->away = true;
+    client->on_away(client->ctx, &err);
+}
+
+static void tell_back(struct ddpi_etcd_client *client)
+{
+    if (client->away)
+        client->on_back(client->ctx);
+    client->away = false;
 }
 
 /* --- tries --- */
@@ -102,11 +130,14 @@ static bool pause_call(struct ddpi_etcd_call *call)
 static void try_next(struct ddpi_etcd_call *call, const char *reason)
 {
     unsigned count = call->client->address.count;
-    if (ddpi_etcd_now_ms() >= call->until_ms) {
+    bool late = ddpi_etcd_now_ms() >= call->until_ms;
+    call->tries++;
+    if (late || call->tries % count == 0)
+        tell_away(call, reason);
+    if (late) {
         fail_call(call, DDP_E_TIMEOUT, reason);
         return;
     }
-    call->tries++;
     if (call->client->member == call->member)
         call->client->member = (call->member + 1) % count;
     call->member = (call->member + 1) % count;
@@ -226,6 +257,7 @@ static void judge_answer(struct ddpi_etcd_call *call, const struct ddpi_etcd_rep
         try_next(call, reason);
     } else {
         call->client->member = call->member;
+        tell_back(call->client);
         end_call(call, &(struct ddpi_etcd_outcome){
                            .status = DDP_OK, .reply = reply, .begun_ms = call->begun_ms});
     }
@@ -237,11 +269,13 @@ static void on_exchanged(struct ddpi_etcd_exchange *exchange, long http_status, 
     struct ddpi_etcd_reply reply;
     struct ddp_error err;
     if (failure != NULL) {
+        call->client->times.failures++;
         char reason[CURL_ERROR_SIZE + 8];
         snprintf(reason, sizeof reason, "%s", failure);
         try_next(call, reason);
         return;
     }
+    ddpi_etcd_times_add(&call->client->times, (uv_hrtime() - call->tried_ns) / 1000);
     const struct ddpi_bytes text =
         ddpi_bytes_of(ddpi_buf_head(&exchange->answer), ddpi_buf_len(&exchange->answer));
     if (ddpi_etcd_reply_parse(text, &reply, &err) == DDP_OK)
@@ -275,6 +309,7 @@ static void try_member(struct ddpi_etcd_call *call)
         .timeout_ms = call->try_ms, /* whole, else the last reason is always that time is short */
         .answer_max = ANSWER_MAX};
     call->begun_ms = ddpi_etcd_now_ms();
+    call->tried_ns = uv_hrtime();
     call->exchange.done = on_exchanged;
     call->exchange.ctx = call;
     if (ddpi_etcd_exchange_begin(client->http, &call->exchange, &request, &err) != DDP_OK)
@@ -309,6 +344,11 @@ void ddpi_etcd_call_finish(struct ddpi_etcd_client *client, struct ddpi_etcd_cal
     ddpi_buf_finish(&call->body);
 }
 
+const struct ddpi_etcd_times *ddpi_etcd_client_times(const struct ddpi_etcd_client *client)
+{
+    return &client->times;
+}
+
 /* --- life --- */
 
 ddp_status ddpi_etcd_client_create(uv_loop_t *loop, const struct ddpi_etcd_client_options *options,
@@ -318,6 +358,9 @@ ddp_status ddpi_etcd_client_create(uv_loop_t *loop, const struct ddpi_etcd_clien
     if (client == NULL)
         return ddpi_error_nomem(err, sizeof(*client));
     client->loop = loop;
+    client->on_away = options->away;
+    client->on_back = options->back;
+    client->ctx = options->ctx;
     client->address = *options->address;
     ddpi_list_init(&client->calls);
     ddpi_etcd_call_init(&client->login);

@@ -12,6 +12,7 @@
 #include "etcd_address.h"
 #include "etcd_codec.h"
 #include "etcd_http.h"
+#include "etcd_times.h"
 #include "log.h"
 
 struct ddpi_etcd_client;
@@ -21,6 +22,10 @@ struct ddpi_etcd_client_options {
     struct ddpi_etcd_files files;
     const char *user;     /* NULL: none; both are copied */
     const char *password; /* of the user */
+    /* No member answers; called again after each round of tries. Then: one does again. */
+    void (*away)(void *ctx, const struct ddp_error *why);
+    void (*back)(void *ctx);
+    void *ctx;
 };
 
 /* What a call ends with. */
@@ -46,6 +51,7 @@ struct ddpi_etcd_call {
     struct ddpi_etcd_exchange exchange;
     uint64_t until_ms;
     uint64_t begun_ms;
+    uint64_t tried_ns;
     unsigned member;
     unsigned tries;
     bool authenticated; /* anew, for this call */
@@ -61,6 +67,9 @@ ddp_status ddpi_etcd_client_create(uv_loop_t *loop, const struct ddpi_etcd_clien
                                    struct ddpi_etcd_client **ret, struct ddp_error *err);
 /* Calls that are under way end without done(). NULL is allowed. */
 void ddpi_etcd_client_destroy(struct ddpi_etcd_client *client);
+
+/* What its requests have taken so far. */
+const struct ddpi_etcd_times *ddpi_etcd_client_times(const struct ddpi_etcd_client *client);
 
 void ddpi_etcd_call_init(struct ddpi_etcd_call *call);
 /* Begin; done() is called from the loop, also for lack of memory. */
