@@ -145,7 +145,8 @@ static ddp_status connect_store(struct horovod *horovod, struct ddp_error *err)
                                          .max_connections = CONNECTIONS,
                                          .silence_s = SILENCE_S,
                                          .max_body = BODY_MAX,
-                                         .max_body_total = BODY_TOTAL};
+                                         .max_body_total = BODY_TOTAL,
+                                         .methods = "GET, PUT, DELETE"};
     ddp_status status = http_server_create(horovod->loop, &options, &horovod->http, err);
     if (status == DDP_OK)
         status = ddp_store_uv_open(horovod->loop, &horovod->options, NULL, &horovod->store, err);

@@ -192,15 +192,29 @@ static struct MHD_Response *make_response(struct http_server *server, const void
     return server->mhd.MHD_create_response_from_buffer(len, copied, MHD_RESPMEM_MUST_COPY);
 }
 
+/* What HTTP demands of some answers; and no browser may guess that text is a script. */
+static void add_headers(struct exchange *exchange)
+{
+    const struct http_library *mhd = &exchange->server->mhd;
+    if (exchange->status == MHD_HTTP_UNAUTHORIZED)
+        (void)mhd->MHD_add_response_header(exchange->response, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
+                                           "Bearer");
+    if (exchange->status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        (void)mhd->MHD_add_response_header(exchange->response, MHD_HTTP_HEADER_ALLOW,
+                                           exchange->server->options.methods);
+    (void)mhd->MHD_add_response_header(exchange->response, "X-Content-Type-Options", "nosniff");
+}
+
 static enum MHD_Result send_response(struct exchange *exchange)
 {
     struct http_server *server = exchange->server;
     if (exchange->response == NULL)
         exchange->response = make_response(server, NULL, 0);
-    return exchange->response != NULL
-               ? server->mhd.MHD_queue_response(exchange->connection, exchange->status,
-                                                exchange->response)
-               : MHD_NO; /* closes the connection */
+    if (exchange->response == NULL)
+        return MHD_NO; /* closes the connection */
+    add_headers(exchange);
+    return server->mhd.MHD_queue_response(exchange->connection, exchange->status,
+                                          exchange->response);
 }
 
 static void add_body(struct exchange *exchange, const char *bytes, size_t len)

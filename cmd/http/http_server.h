@@ -34,12 +34,13 @@ struct http_request {
 struct http_options {
     void *ctx;
     /* Answer @request with http_answer(), from here or later from the loop, or by returning a
-     * status other than 0, which has no body. */
+     * status other than 0, which has no body. 401 asks for a bearer token. */
     unsigned (*request)(void *ctx, struct http_request *request);
     unsigned max_connections;
     unsigned silence_s; /* closes a connection */
     size_t max_body;    /* of one request */
     size_t max_body_total;
+    const char *methods; /* what a 405 names: "GET, HEAD" */
     bool any_host; /* for other machines, too: the owner checks what requests authorize */
 };
 

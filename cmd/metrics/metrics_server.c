@@ -402,6 +402,7 @@ static bool is_ready(struct metrics_server *server)
                                          .silence_s = SILENCE_S,
                                          .max_body = BODY_MAX,
                                          .max_body_total = BODY_TOTAL,
+                                         .methods = "GET, HEAD",
                                          .any_host = server->config->beyond};
     struct ddp_error err;
     if (server->http != NULL || server->broken)

@@ -27,6 +27,16 @@ HAS_HTTP = os.environ.get('DDPRUN_HAS_HTTP', '1') == '1'
 WORKER = 'echo "up $RANK" >&2; until [ -e end ]; do sleep 0.02; done'
 
 
+def head_of(port, path, method='GET'):
+    """The headers of the answer."""
+    server = http.client.HTTPConnection('127.0.0.1', port, timeout=30)
+    try:
+        server.request(method, path)
+        return server.getresponse().headers
+    finally:
+        server.close()
+
+
 def ask(port, path, host='127.0.0.1', method='GET', **headers):
     """Status and body."""
     server = http.client.HTTPConnection(host, port, timeout=30)
@@ -128,6 +138,8 @@ class OneNode(MetricsCase):
         for method in ('POST', 'PUT', 'DELETE', 'OPTIONS'):
             self.assertEqual(ask(self.port, '/metrics', method=method)[0], 405)
         self.assertEqual(ask(self.port, '/metrics', Host='evil.example')[0], 403)
+        self.assertEqual(head_of(self.port, '/metrics', 'POST')['Allow'], 'GET, HEAD')
+        self.assertEqual(head_of(self.port, '/tail/0')['X-Content-Type-Options'], 'nosniff')
         self.assertEqual(ask(self.port, '/healthz')[0], 200)
         self.end(job)
 
@@ -214,6 +226,7 @@ class OneNode(MetricsCase):
         self.assertEqual((self.folder / 'config/ddprun/metrics-token').stat().st_mode & 0o777, 0o600)
         for path in ('/metrics', '/status.json', '/tail/0'):
             self.assertEqual(ask(self.port, path)[0], 401, path)
+            self.assertEqual(head_of(self.port, path)['WWW-Authenticate'], 'Bearer')
             for wrong in (f'Bearer {token[:-1]}', f'Bearer {token}0', f'Basic {token}', token, 'Bearer '):
                 self.assertEqual(ask(self.port, path, Authorization=wrong)[0], 401, wrong)
             self.assertEqual(ask(self.port, path, Authorization=f'Bearer {token}')[0], 200, path)
