@@ -41,7 +41,7 @@ struct http_options {
     size_t max_body;    /* of one request */
     size_t max_body_total;
     const char *methods; /* what a 405 names: "GET, HEAD" */
-    bool any_host; /* for other machines, too: the owner checks what requests authorize */
+    bool any_host;       /* for other machines, too: the owner checks what requests authorize */
 };
 
 /* Blocks for some ms while the library loads. DDP_E_UNSUPPORTED: this machine has no

@@ -9,6 +9,7 @@
 #include "error.h"
 #include "job_json.h"
 #include "json_bytes.h"
+#include "listen.h"
 #include "mem.h"
 #include "metrics_page.h"
 #include "metrics_text.h"
@@ -436,6 +437,19 @@ static void on_metrics_listener_closed(void *ctx)
     (void)ctx;
 }
 
+/* Only here a port that was given as 0 is known. */
+static void listen_for_requests(struct metrics_server *server)
+{
+    char address[DDPI_HOST_MAX + 8];
+    uint16_t port;
+    if (ddpi_listener_create(&server->env, server->config->fd, &server->listener, NULL) != DDP_OK) {
+        membership_say(server->membership, "--metrics-listen: no memory to listen");
+        return;
+    }
+    ddpi_listen_name(server->config->fd, address, sizeof address, &port);
+    membership_say(server->membership, "the job is shown at http://%s/", address);
+}
+
 void metrics_server_open(struct metrics_server *server, uv_loop_t *loop,
                          const struct metrics_config *config,
                          const struct ddp_store_options *options, const char *job,
@@ -456,9 +470,8 @@ void metrics_server_open(struct metrics_server *server, uv_loop_t *loop,
     server->options.job = NULL;
     ddpi_owners_init(&server->owners);
     job_view_init(&server->watch.view, job);
-    if (config->fd >= 0 &&
-        ddpi_listener_create(&server->env, config->fd, &server->listener, NULL) != DDP_OK)
-        membership_say(membership, "--metrics-listen: no memory to listen");
+    if (config->fd >= 0)
+        listen_for_requests(server);
     server->timer_open = uv_timer_init(loop, &server->later) == 0;
     server->later.data = server;
     if (server->timer_open)

@@ -122,6 +122,12 @@ class OneNode(MetricsCase):
         self.assertEqual(value_of(metrics, 'ddprun_recovery_seconds_count{phase="running"}'), 1)
         self.end(job)
 
+    def test_it_says_where_it_is_shown(self):
+        job = self.started(listen='0')
+        port = int(re.search(r'the job is shown at http://127\.0\.0\.1:(\d+)/', job.err)[1])
+        self.assertEqual(ask(port, '/healthz')[0], 200)
+        self.end(job)
+
     def test_a_launch_pays_a_socket(self):
         """The HTTP library is loaded at the first connection."""
         job = self.started()
