@@ -118,7 +118,7 @@ static ddp_status read_password(const char *path, char ret[PASSWORD_MAX], struct
     ret[0] = '\0';
     if (path == NULL)
         return DDP_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* a pipe would block */
     if (fd < 0)
         return ddpi_error_sys(err, errno, "the password file %s cannot be opened", path);
     ddp_status status = check_password_file(fd, path, err);

@@ -403,6 +403,12 @@ class OneMember(EtcdCase):
                           f'--state-password-file={password}')
         self.assertEqual(job.wait(), CONFIG, job.err)
         self.assertIn('chmod 600', job.err)
+        pipe = self.folder / 'pipe'
+        os.mkfifo(pipe, 0o600)
+        job = self.daemon('--listen=127.0.0.1:0', f'--state={self.etcd.address()}', '--state-user=root',
+                          f'--state-password-file={pipe}')
+        self.assertEqual(job.wait(), CONFIG, job.err)
+        self.assertIn('is not a regular file', job.err)
 
     def test_no_etcd_yet(self):
         self.etcd.members[0].kill()
