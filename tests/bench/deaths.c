@@ -19,7 +19,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { RANKS = 4, VICTIM = 1, LIMIT_MS = 120 * 1000, LOOPS = 20 };
+enum { RANKS = 4, VICTIM = 1, LIMIT_MS = 120 * 1000, LOOPS = 20, LARGE = 256 * 1024 };
 
 static const struct {
     const char *name, *json;
@@ -58,8 +58,10 @@ static _Noreturn void die(struct board *board)
 static ddp_status reduce_until_failure(struct crew *crew, uint32_t rank, ddp_comm *comm,
                                        struct ddp_error *err)
 {
+    static float gradients[LARGE]; /* the first one, as in training */
     float value = 1;
-    ddp_status status = DDP_OK;
+    ddp_status status =
+        ddp_all_reduce(comm, gradients, gradients, LARGE, DDP_FLOAT32, DDP_MAX, NULL, err);
     for (int i = 0; status == DDP_OK && !(rank == VICTIM && i == LOOPS); i++)
         status = ddp_all_reduce(comm, &value, &value, 1, DDP_FLOAT32, DDP_MAX, NULL, err);
     if (status == DDP_OK)

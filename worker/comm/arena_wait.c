@@ -93,22 +93,28 @@ static ddp_status check_neighbours(struct ddp_comm *comm, const struct ddpi_wait
     return DDP_OK;
 }
 
-/* A rank that the operation waits for and that seems to have died; false: there is none. */
-static bool seems_dead(const struct ddp_comm *comm, const struct ddpi_arena_op *op,
-                       uint32_t *ret_rank)
+bool ddpi_arena_finds_death(const struct ddp_comm *comm, uint32_t *ret_rank)
 {
     uint32_t index;
     if (comm->lives == NULL || !ddpi_lives_first_death(comm->lives, &index))
         return false;
     *ret_rank = ddpi_node_first(&comm->edges.nodes) + index;
-    return misses(comm, op, *ret_rank) && !ddpi_arena_is_ready(op);
+    return true;
+}
+
+/* A rank that the operation waits for and that seems to have died; false: there is none. */
+static bool seems_dead(const struct ddp_comm *comm, const struct ddpi_arena_op *op,
+                       uint32_t *ret_rank)
+{
+    return ddpi_arena_finds_death(comm, ret_rank) && misses(comm, op, *ret_rank) &&
+           !ddpi_arena_is_ready(op);
 }
 
 /* Calling exec ends the thread that shows a rank's life as death does, but a process that execs has
  * a program and a dying one has none; what becomes of the former its sockets tell. Do not read
  * /proc/PID/stat here: that takes hold of the memory of the process, so this rank might have to
  * free it, at 60 ms for each GiB. */
-static bool has_no_program(const struct ddp_comm *comm, uint32_t rank)
+bool ddpi_arena_is_dead(const struct ddp_comm *comm, uint32_t rank)
 {
     char path[32], first[1];
     struct ddpi_card card;
@@ -124,7 +130,7 @@ static ddp_status check_lives(struct ddp_comm *comm, const struct ddpi_wait *wai
 {
     uint32_t rank;
     char call[DDPI_CALL_TEXT], name[DDPI_PEER_NAME];
-    if (!seems_dead(comm, op, &rank) || !has_no_program(comm, rank))
+    if (!seems_dead(comm, op, &rank) || !ddpi_arena_is_dead(comm, rank))
         return DDP_OK;
     ddp_status status = ddpi_wait_poll(comm, wait);
     if (status != DDP_OK)

@@ -427,17 +427,44 @@ static const struct ddpi_need *find_arena_need(const struct ddpi_need *list, uns
     return NULL;
 }
 
+/* A rank of this node has died, and the kernel frees its memory before it ends its sockets, at 60
+ * ms for each GiB. What it has sent before comes first, so call it before looking for bytes.
+ * *@wake_ms is when to look again. */
+static ddp_status note_death(struct ddp_comm *comm, const struct needs *needs, uint64_t now,
+                             uint64_t *wake_ms)
+{
+    uint32_t rank;
+    struct ddpi_edge *edge =
+        ddpi_arena_finds_death(comm, &rank) ? ddpi_edges_peer(&comm->edges, rank) : NULL;
+    if (edge == NULL || edge->gone_ms != 0)
+        return DDP_OK;
+    if (!ddpi_arena_is_dead(comm, rank)) { /* or not yet */
+        wake_by(wake_ms, now + 1);
+        return DDP_OK;
+    }
+    ddp_status status = read_messages(comm, edge, needs);
+    if (status != DDP_OK || edge->gone_ms != 0)
+        return status;
+    edge->gone_ms = now;
+    edge->fate = DDPI_FATE_DEAD;
+    ddpi_edges_unwatch(&comm->edges, edge);
+    return DDP_OK;
+}
+
 static ddp_status wait_for_edges(struct ddp_comm *comm, const struct ddpi_wait *wait,
                                  const struct ddpi_need *list, unsigned count)
 {
     const struct needs needs = {.list = list, .count = count};
     struct pollfd *fds = poll_room(comm, count);
-    uint64_t now = wait_now_ms(), wake_ms;
-    ddp_status status = DDP_OK;
+    uint64_t now = wait_now_ms(), wake_ms, look_ms = UINT64_MAX;
     if (fds == NULL)
         return comm->failed;
+    ddp_status status = note_death(comm, &needs, now, &look_ms);
+    if (status != DDP_OK)
+        return status;
     if (!arm_needs(comm, &needs, fds)) {
         status = judge(comm, wait, &needs, now, &wake_ms);
+        wake_by(&wake_ms, look_ms);
         if (status == DDP_OK)
             status = ddpi_comm_check_abort(comm);
         if (status == DDP_OK)

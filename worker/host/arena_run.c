@@ -11,6 +11,7 @@
 #include "rank_names.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 enum {
     LOOKS = 100,            /* at the arena before the driver has a turn again */
@@ -80,16 +81,20 @@ static bool is_in_one_process(const struct ddp_comm *comm)
     return true;
 }
 
-static void wake_ranks(void *arena)
+/* The rank sleeps in the arena, or in poll(2). */
+static void wake_rank(void *arg)
 {
-    ddpi_arena_ring(arena);
+    const struct ddp_comm *comm = arg;
+    const uint64_t one = 1;
+    ddpi_arena_ring(comm->arena);
+    (void)!write(comm->bell, &one, sizeof one);
 }
 
-static void watch_lives(struct ddp_comm *comm, struct ddpi_arena *arena)
+static void watch_lives(struct ddp_comm *comm)
 {
     if (!is_in_one_process(comm))
-        comm->lives = ddpi_lives_join(ddpi_arena_lives(arena), ddpi_arena_ranks(arena),
-                                      ddpi_arena_rank(arena), wake_ranks, arena);
+        comm->lives = ddpi_lives_join(ddpi_arena_lives(comm->arena), ddpi_arena_ranks(comm->arena),
+                                      ddpi_arena_rank(comm->arena), wake_rank, comm);
 }
 
 ddp_status ddpi_arena_meet(struct ddp_comm *comm, const struct ddpi_run *run)
@@ -107,8 +112,8 @@ ddp_status ddpi_arena_meet(struct ddp_comm *comm, const struct ddpi_run *run)
         return ddpi_arena_check_ring(comm, &run->task.call);
     ddpi_arena_enter(arena, index);
     ddpi_arena_set_windows(arena, &comm->windows);
-    watch_lives(comm, arena);
     comm->arena = arena;
+    watch_lives(comm);
     return pass_arena(comm, arena) ? DDP_OK
                                    : ddpi_wait_gone(comm, &run->wait, comm->edges.ring[DDPI_NEXT]);
 }
