@@ -109,7 +109,7 @@ c10::intrusive_ptr<Backend> Backend::join(const c10::intrusive_ptr<c10d::Store> 
 }
 
 Backend::Backend(ddp_comm *comm, c10::intrusive_ptr<Options> options)
-    : c10d::Backend(int(ddp_comm_rank(comm)), int(ddp_comm_world_size(comm))), comm_(comm),
+    : NewestBackend(int(ddp_comm_rank(comm)), int(ddp_comm_world_size(comm))), comm_(comm),
       options_(std::move(options))
 {
 }
@@ -163,7 +163,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
 
 bool Backend::supportsSplitting() const
 {
-    return true;
+    return kCanSplit;
 }
 
 const std::string Backend::getBackendName() const
