@@ -30,6 +30,7 @@ MISTAKES = ('arguments', 'lists', 'mismatch', 'late', 'aborted', 'forked')
 MISTAKES_OF = {'native': (*MISTAKES, 'future', 'coalesced'), 'python': (*MISTAKES, 'lost')}
 LAST = 'compiled_functional'  # of the cases of torch_features.py
 OLDEST_FOR_PYTHON = (2, 14)
+NEWEST = (2, 15)  # of which PyTorch's own tests are listed
 
 COMPARE = '''
 import sys, torch
@@ -154,6 +155,8 @@ class Backend(DdprunCase):
                 self.assertGreater(min(counts), 1500)
 
     def test_groups_where_the_default_group_is_bound_to_a_device(self):
+        if self.version < NEWEST:
+            self.skipTest('this PyTorch binds a group to an accelerator only, not to a CPU')
         for form in FORMS:
             with self.subTest(form):
                 self.need(form)
@@ -197,7 +200,7 @@ class Backend(DdprunCase):
         for backend in ('ddp', 'gloo'):
             job = self.succeed('--nproc-per-node=2', '--no-prefix', *python(backend),
                                ROOT / 'examples/pytorch/train.py', f'--backend={backend}', f'--data={self.folder}', '--epochs=2')
-            lines.append(job.out)
+            lines.append(re.sub(r'^\[Gloo\] .*\n', '', job.out, flags=re.MULTILINE))  # of PyTorch 2.9 and older
         self.assertEqual(lines[0], lines[1])
         self.assertRegex(lines[0], r'epoch 2/2 .*\ntest accuracy \d+\.\d\d %')
 
@@ -210,6 +213,8 @@ class Backend(DdprunCase):
 
     def test_some_of_pytorchs_own_tests(self):
         """Each starts processes that import much, so these are a few of the list; DDPRUN_TORCH_C10D=1: all."""
+        if self.version < NEWEST:
+            self.skipTest('this PyTorch has other tests than those listed')
         listed = [line.split()[1:] for line in (HERE / 'torch_c10d.txt').read_text().splitlines()
                   if line.startswith('run ')]
         self.assertGreater(len(listed), 50)
@@ -275,7 +280,7 @@ class Backend(DdprunCase):
             with self.subTest(form):
                 self.need(form)
                 job = self.run_job('--nproc-per-node=3', PYTHON, HERE / 'torch_mistakes.py', 'death', timeout=250,
-                                   env={'DDPRUN_TORCH_FORM': form})
+                                   env={'DDPRUN_TORCH_FORM': form, 'TMPDIR': str(self.folder)})  # some PyTorch leaves files
                 self.assertRegex(job.err, 'rank 2 failed first: killed by SIGKILL')
                 told = re.findall(r'rank (\d) knows: .*rank 2 \(pid \d+ on .*\) has died', job.out)
                 self.assertEqual(sorted(told), ['0', '1'], job.out + job.err)
