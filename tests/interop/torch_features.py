@@ -20,6 +20,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
+from torch_version import VERSION
 
 STEPS = 6
 CASES = {}
@@ -243,6 +244,9 @@ def main(backend, path):
     dist.init_process_group(backend)
     results = {}
     for name, function in CASES.items():
+        if name == 'pipelining' and VERSION == (2, 9):
+            print('left out: pipelining, in which neighbours of PyTorch 2.9 send one type and receive another', flush=True)
+            continue
         results[name] = [tensor.clone() for tensor in function()]
         if dist.get_rank() == 0:
             print(name, flush=True)

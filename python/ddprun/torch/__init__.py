@@ -2,9 +2,9 @@
 
     torch.distributed.init_process_group('ddp')
 
-PyTorch 2.14 and newer find it by its entry point; for others, and where the package is not installed, import this
-module first. It has two forms, which do the same: C++ (native/), which `python -m ddprun.torch.build` compiles for the
-PyTorch that is installed, and Python, which is slower and takes its place where that was not done.
+PyTorch finds it by its entry points where the package is installed (2.5 and newer); elsewhere, import this module
+first. It has two forms, which do the same: C++ (native/), which `python -m ddprun.torch.build` compiles for the PyTorch
+that is installed, and Python, which is slower and takes its place where that was not done (2.14 and newer).
 DDPRUN_TORCH_FORM=native or =python asks for one of them.
 """
 
@@ -16,7 +16,8 @@ import torch.distributed as dist
 from . import library
 
 NAME = 'ddp'
-OLDEST = (2, 14)  # its process groups are what the back end is written for
+OLDEST = (2, 7)  # older ones do not tell a back end that its group is destroyed or aborted
+OLDEST_FOR_PYTHON = (2, 14)  # older ones have no back ends in Python
 DEVICES = ['cpu', 'cuda']
 
 
@@ -28,26 +29,31 @@ def _stand_aside(backend, _):
 
 def register():
     """Make the back end known to torch.distributed; the second time nothing is left to do."""
-    if tuple(map(int, library.version().split('.'))) < OLDEST:
+    if library.version() < OLDEST:
         raise ImportError(f'the back end "ddp" needs PyTorch {OLDEST[0]}.{OLDEST[1]} or newer, and this is '
                           f'{torch.__version__}: install a newer one, or use another back end')
     if NAME not in dist.Backend.backend_list:
+        if NAME.upper() in vars(dist.Backend):  # what autoload.py has put there
+            delattr(dist.Backend, NAME.upper())
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=DEVICES)
     # new_group() calls it where the default group is bound to a device, but PyTorch's class has no such function.
-    base = dist.distributed_c10d.C10DBackend
+    base = torch._C._distributed_c10d.Backend
     if not hasattr(base, 'perform_nocolor_split'):
         base.perform_nocolor_split = _stand_aside
 
 
 def _create_native(options):
+    """PyTorch's group takes a back end from Python, which this one is not; so it is taken out of another group."""
     library.load()
-    group = options.process_group
-    timeout_ms = int(options.timeout.total_seconds() * 1000)
-    torch.ops.ddprun.attach(group.boxed(), options.group_rank, options.group_size, options.group_id, timeout_ms, DEVICES)
+    group = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
+    torch.ops.ddprun.attach(group.boxed(), options.group_id, int(options.timeout.total_seconds() * 1000))
     return group._get_backend(torch.device('cpu'))
 
 
 def _create_python(options):
+    if library.version() < OLDEST_FOR_PYTHON:
+        raise RuntimeError(f'the back end "ddp" needs its compiled part for PyTorch {torch.__version__}: run '
+                           '"python -m ddprun.torch.build"')
     from .python_backend import PythonBackend
     backend = PythonBackend.join(options)
     _kept.append(backend)

@@ -15,13 +15,13 @@ HERE = Path(__file__).resolve().parent
 
 
 def version():
-    """The minor version of PyTorch: '2.15'."""
-    return re.match(r'\d+\.\d+', torch.__version__).group()
+    """The minor version of PyTorch: (2, 15)."""
+    return tuple(map(int, re.match(r'(\d+)\.(\d+)', torch.__version__).groups()))
 
 
 def path():
     """The library for this version of PyTorch, in $DDPRUN_TORCH_LIBRARIES or beside this file."""
-    return Path(os.environ.get('DDPRUN_TORCH_LIBRARIES', HERE)) / f'libddptorch-{version()}.so'
+    return Path(os.environ.get('DDPRUN_TORCH_LIBRARIES', HERE)) / 'libddptorch-{}.{}.so'.format(*version())
 
 
 def load():
@@ -29,7 +29,7 @@ def load():
     library = path()
     if not library.exists():
         raise RuntimeError(f'{library} does not exist: run "python -m ddprun.torch.build", which compiles the back end '
-                           f'"ddp" for PyTorch {version()}')
+                           f'"ddp" for PyTorch {torch.__version__}')
     try:
         torch.ops.load_library(library)
         found = torch.ops.ddprun.version()

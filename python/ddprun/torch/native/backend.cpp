@@ -109,7 +109,7 @@ c10::intrusive_ptr<Backend> Backend::join(const c10::intrusive_ptr<c10d::Store> 
 }
 
 Backend::Backend(ddp_comm *comm, c10::intrusive_ptr<Options> options)
-    : c10d::Backend(int(ddp_comm_rank(comm)), int(ddp_comm_world_size(comm))), comm_(comm),
+    : NewestBackend(int(ddp_comm_rank(comm)), int(ddp_comm_world_size(comm))), comm_(comm),
       options_(std::move(options))
 {
 }
@@ -163,7 +163,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
 
 bool Backend::supportsSplitting() const
 {
-    return true;
+    return kCanSplit;
 }
 
 const std::string Backend::getBackendName() const
@@ -233,10 +233,12 @@ void Backend::start(Job &job, bool async, const Tensors &results)
     job.start(comm(), stream_for(results, async));
 }
 
+/* Messages have no sequence number: PyTorch's detailed checks compare those of all ranks. */
 Backend::WorkPtr Backend::submit(JobPtr job, c10d::OpType type, bool async, Tensors results)
 {
     const std::lock_guard<std::mutex> lock(mutex_);
-    sequence_++;
+    if (!c10d::isP2POp(type))
+        sequence_++;
     if (batch_ != nullptr) {
         batch_->append(*job);
         batch_results_.insert(batch_results_.end(), results.begin(), results.end());

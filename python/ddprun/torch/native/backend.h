@@ -9,15 +9,15 @@
 #define DDPRUN_TORCH_BACKEND_H
 
 #include "job.h"
+#include "versions.h"
 #include "work.h"
 
 #include <deque>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 namespace ddprun
 {
 
-class Backend : public c10d::Backend
+class Backend : public NewestBackend
 {
   public:
     /* Takes @comm over. */
@@ -41,9 +41,7 @@ class Backend : public c10d::Backend
     void startCoalescing() override;
     c10::intrusive_ptr<c10d::Work> endCoalescing() override;
 
-    using Tensors = std::vector<at::Tensor>;
     using Lists = std::vector<Tensors>;
-    using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
     WorkPtr broadcast(Tensors &tensors, const c10d::BroadcastOptions &options) override;
     WorkPtr allreduce(Tensors &tensors, const c10d::AllreduceOptions &options) override;

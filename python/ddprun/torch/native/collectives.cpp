@@ -119,7 +119,7 @@ WorkPtr Backend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &optio
     set_recv(operation, job->in_place(tensor));
     operation.call.count = count_of(tensor);
     operation.call.peer = uint32_t(options.rootRank);
-    return submit(job, c10d::OpType::BROADCAST, options.asyncOp, tensors);
+    return submit(job, c10d::OpType::BROADCAST, is_async(options), tensors);
 }
 
 /* Neighbours of one type in the list are one operation. */
@@ -145,7 +145,7 @@ WorkPtr Backend::allreduce(Tensors &tensors, const c10d::AllreduceOptions &optio
 {
     auto job = make_job(options.timeout);
     add_all_reduce(*job, tensors, options.reduceOp);
-    return submit(job, c10d::OpType::ALLREDUCE, options.asyncOp, tensors);
+    return submit(job, c10d::OpType::ALLREDUCE, is_async(options), tensors);
 }
 
 WorkPtr Backend::allreduce_coalesced(Tensors &tensors,
@@ -153,7 +153,7 @@ WorkPtr Backend::allreduce_coalesced(Tensors &tensors,
 {
     auto job = make_job(options.timeout);
     add_all_reduce(*job, tensors, options.reduceOp);
-    return submit(job, c10d::OpType::ALLREDUCE_COALESCED, options.asyncOp, tensors);
+    return submit(job, c10d::OpType::ALLREDUCE_COALESCED, is_async(options), tensors);
 }
 
 WorkPtr Backend::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
@@ -168,7 +168,7 @@ WorkPtr Backend::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
     operation.call.recv = root ? memory.mutable_data_ptr() : nullptr;
     operation.call.count = count_of(tensor);
     operation.call.peer = uint32_t(options.rootRank);
-    return submit(job, c10d::OpType::REDUCE, options.asyncOp, tensors);
+    return submit(job, c10d::OpType::REDUCE, is_async(options), tensors);
 }
 
 /* ---- a part of each rank ---- */
@@ -187,7 +187,7 @@ WorkPtr Backend::all_gather_single(at::Tensor &output, at::Tensor &input,
 {
     auto job = make_job(options.timeout);
     add_all_gather(*job, output, input);
-    return submit(job, c10d::OpType::_ALLGATHER_BASE, options.asyncOp, {output});
+    return submit(job, c10d::OpType::_ALLGATHER_BASE, is_async(options), {output});
 }
 
 WorkPtr Backend::all_gather_single_coalesced(Tensors &outputs, Tensors &inputs,
@@ -198,7 +198,7 @@ WorkPtr Backend::all_gather_single_coalesced(Tensors &outputs, Tensors &inputs,
     auto job = make_job(options.timeout);
     for (size_t i = 0; i < outputs.size(); i++)
         add_all_gather(*job, outputs[i], inputs[i]);
-    return submit(job, c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, options.asyncOp, outputs);
+    return submit(job, c10d::OpType::ALLGATHER_COALESCED, is_async(options), outputs);
 }
 
 WorkPtr Backend::allgather(Lists &outputs, Tensors &inputs, const c10d::AllgatherOptions &options)
@@ -217,7 +217,7 @@ WorkPtr Backend::allgather(Lists &outputs, Tensors &inputs, const c10d::Allgathe
     set_send(operation, job->input(input));
     set_recv(operation, job->output_parts(list));
     operation.call.count = count_of(input);
-    return submit(job, c10d::OpType::ALLGATHER, options.asyncOp, list);
+    return submit(job, c10d::OpType::ALLGATHER, is_async(options), list);
 }
 
 /* List i of the outputs belongs to rank i here, not to input i. */
@@ -244,7 +244,7 @@ WorkPtr Backend::allgather_coalesced(Lists &outputs, Tensors &inputs,
         operation.call.count = count_of(inputs[i]);
         results.insert(results.end(), list[0].begin(), list[0].end());
     }
-    return submit(job, c10d::OpType::ALLGATHER_COALESCED, options.asyncOp, results);
+    return submit(job, c10d::OpType::ALLGATHER_COALESCED, is_async(options), results);
 }
 
 WorkPtr Backend::gather(Lists &outputs, Tensors &inputs, const c10d::GatherOptions &options)
@@ -262,7 +262,7 @@ WorkPtr Backend::gather(Lists &outputs, Tensors &inputs, const c10d::GatherOptio
     set_send(operation, job->input(input));
     operation.call.count = count_of(input);
     operation.call.peer = uint32_t(options.rootRank);
-    return submit(job, c10d::OpType::GATHER, options.asyncOp,
+    return submit(job, c10d::OpType::GATHER, is_async(options),
                   results.empty() ? Tensors{input} : results);
 }
 
@@ -280,7 +280,7 @@ WorkPtr Backend::gather_single(at::Tensor &output, at::Tensor &input,
     set_send(operation, job->input(input));
     operation.call.count = count_of(input);
     operation.call.peer = uint32_t(options.rootRank);
-    return submit(job, c10d::OpType::GATHER, options.asyncOp, {root ? output : input});
+    return submit(job, c10d::OpType::GATHER, is_async(options), {root ? output : input});
 }
 
 WorkPtr Backend::scatter(Tensors &outputs, Lists &inputs, const c10d::ScatterOptions &options)
@@ -297,7 +297,7 @@ WorkPtr Backend::scatter(Tensors &outputs, Lists &inputs, const c10d::ScatterOpt
     set_recv(operation, job->output(output));
     operation.call.count = count_of(output);
     operation.call.peer = uint32_t(options.rootRank);
-    return submit(job, c10d::OpType::SCATTER, options.asyncOp, outputs);
+    return submit(job, c10d::OpType::SCATTER, is_async(options), outputs);
 }
 
 /* ---- reduced parts ---- */
@@ -318,7 +318,7 @@ WorkPtr Backend::reduce_scatter_single(at::Tensor &output, at::Tensor &input,
 {
     auto job = make_job(options.timeout);
     add_reduce_scatter(*job, output, input, options.reduceOp);
-    return submit(job, c10d::OpType::_REDUCE_SCATTER_BASE, options.asyncOp, {output});
+    return submit(job, c10d::OpType::_REDUCE_SCATTER_BASE, is_async(options), {output});
 }
 
 WorkPtr Backend::reduce_scatter_single_coalesced(Tensors &outputs, Tensors &inputs,
@@ -330,7 +330,7 @@ WorkPtr Backend::reduce_scatter_single_coalesced(Tensors &outputs, Tensors &inpu
     auto job = make_job(options.timeout);
     for (size_t i = 0; i < outputs.size(); i++)
         add_reduce_scatter(*job, outputs[i], inputs[i], options.reduceOp);
-    return submit(job, c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, options.asyncOp, outputs);
+    return submit(job, c10d::OpType::REDUCE_SCATTER, is_async(options), outputs);
 }
 
 WorkPtr Backend::reduce_scatter(Tensors &outputs, Lists &inputs,
@@ -351,7 +351,7 @@ WorkPtr Backend::reduce_scatter(Tensors &outputs, Lists &inputs,
     set_recv(operation, job->output(output));
     set_reduction(operation, output, options.reduceOp);
     operation.call.count = count_of(output);
-    return submit(job, c10d::OpType::REDUCE_SCATTER, options.asyncOp, outputs);
+    return submit(job, c10d::OpType::REDUCE_SCATTER, is_async(options), outputs);
 }
 
 /* ---- all to all ---- */
@@ -399,7 +399,7 @@ WorkPtr Backend::all_to_all_single(at::Tensor &output, at::Tensor &input,
     operation.recv_counts = split_counts(output, output_splits, getSize());
     set_send(operation, job->input(input));
     set_recv(operation, job->output(output));
-    return submit(job, c10d::OpType::ALLTOALL_BASE, options.asyncOp, {output});
+    return submit(job, c10d::OpType::ALLTOALL_BASE, is_async(options), {output});
 }
 
 WorkPtr Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAllOptions &options)
@@ -418,7 +418,7 @@ WorkPtr Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAl
         operation.recv_counts.push_back(count_of(tensor));
     set_send(operation, job->input_parts(inputs));
     set_recv(operation, job->output_parts(outputs));
-    return submit(job, c10d::OpType::ALLTOALL, options.asyncOp, outputs);
+    return submit(job, c10d::OpType::ALLTOALL, is_async(options), outputs);
 }
 
 /* ---- messages ---- */
@@ -461,7 +461,7 @@ WorkPtr Backend::barrier(const c10d::BarrierOptions &options)
 {
     auto job = make_job(options.timeout);
     job->add(DDP_KIND_BARRIER);
-    return submit(job, c10d::OpType::BARRIER, options.asyncOp, {});
+    return submit(job, c10d::OpType::BARRIER, is_async(options), {});
 }
 
 /* All ranks learn of all that are missing, with @wait_all_ranks and without. */

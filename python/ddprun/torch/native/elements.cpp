@@ -3,6 +3,8 @@
  */
 #include "elements.h"
 
+#include "versions.h"
+
 #include <optional>
 
 namespace ddprun
@@ -85,8 +87,7 @@ Reduction reduction_of(const c10d::ReduceOp &op)
     case c10d::ReduceOp::BXOR:
         return {DDP_BIT_XOR, 0};
     case c10d::ReduceOp::PREMUL_SUM: {
-        const auto *supplement =
-            static_cast<const c10d::PreMulSumSupplement *>(op.supplement_.get());
+        const auto *supplement = static_cast<const PreMulSumSupplement *>(op.supplement_.get());
         TORCH_CHECK_VALUE(supplement != nullptr, "ddp: PREMUL_SUM has no factor");
         const at::Tensor &factor = supplement->tensor_factor;
         return {DDP_PREMUL_SUM,

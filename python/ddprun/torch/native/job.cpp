@@ -4,6 +4,7 @@
 #include "job.h"
 
 #include "failure.h"
+#include "versions.h"
 
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -182,11 +183,12 @@ void Job::start_requests(ddp_comm *comm)
 void Job::enqueue(ddp_comm *comm, c10::Stream stream)
 {
     struct ddp_error err;
+    void *const handle = handle_of(stream);
     const bool group = operations_.size() > 1;
     ddp_status status = group ? ddp_group_start(comm, &err) : DDP_OK;
     check(status, err);
     for (auto &operation : operations_) {
-        operation.call.stream = stream.native_handle();
+        operation.call.stream = handle;
         if (status == DDP_OK)
             status = ddp_run(comm, &operation.call, &err);
     }

@@ -1,28 +1,25 @@
 /*
- * library.cpp - the operator by which Python puts the back end into a process group. A library of
- * operators needs neither pybind nor libpython, so this depends on PyTorch's version only.
+ * library.cpp - the operator by which Python gets the back end. A library of operators needs neither
+ * pybind nor libpython, so this depends on PyTorch's version only.
  */
 #include "backend.h"
 
 #include <ddprun/comm.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/library.h>
 
 namespace
 {
 
-/* Ranks of @group meet through its store; the back end serves @devices of it. */
-void attach(const c10::intrusive_ptr<c10d::ProcessGroup> &group, int64_t rank, int64_t size,
-            const std::string &name, int64_t timeout_ms, const std::vector<std::string> &devices)
+/* Ranks of @group meet through its store; the back end becomes the one for its tensors on CPUs. */
+void attach(const c10::intrusive_ptr<c10d::ProcessGroup> &group, const std::string &name,
+            int64_t timeout_ms)
 {
     auto options =
         c10::make_intrusive<c10d::Backend::Options>("ddp", std::chrono::milliseconds(timeout_ms));
-    options->group_name = name;
-    auto backend =
-        ddprun::Backend::join(group->getStore(), int(rank), int(size), std::move(options));
-    for (const auto &device : devices)
-        group->setBackend(c10::Device(device).type(), c10d::ProcessGroup::BackendType::CUSTOM,
-                          backend);
+    ddprun::set_name(*options, name);
+    group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM,
+                      ddprun::Backend::join(ddprun::store_of(*group), group->getRank(),
+                                            group->getSize(), std::move(options)));
 }
 
 } // namespace
@@ -30,7 +27,6 @@ void attach(const c10::intrusive_ptr<c10d::ProcessGroup> &group, int64_t rank, i
 TORCH_LIBRARY(ddprun, library)
 {
     library.def("version() -> str", [] { return std::string(ddp_version()); });
-    library.def("attach(__torch__.torch.classes.c10d.ProcessGroup group, int rank, int size, "
-                "str name, int timeout_ms, str[] devices) -> ()",
+    library.def("attach(__torch__.torch.classes.c10d.ProcessGroup group, str name, int timeout_ms) -> ()",
                 attach);
 }
