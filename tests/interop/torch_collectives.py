@@ -215,7 +215,7 @@ def groups(rank, size):
     dist.all_reduce(tensor, group=half)
     same(tensor, torch.ones(2), 'a group of one')
     assert len(halves) == size
-    if has('split_group on CPUs', (2, 14)):
+    if has('split_group on CPUs', (2, 15)):
         split_groups(rank, size)
     dist.barrier()
     if has('monitored_barrier for all back ends', (2, 14)):
@@ -237,7 +237,7 @@ def split_groups(rank, size):
 def ranks_outside(rank, size):
     """Of groups that others split off, also where the default group is bound to a device."""
     assert dist.new_group([0]) == dist.GroupMember.NON_GROUP_MEMBER or rank == 0
-    if not has('split_group on CPUs', (2, 14)):
+    if not has('split_group on CPUs', (2, 15)):
         pass
     elif rank > 0 and PYTHON:
         try:
