@@ -4,6 +4,7 @@ A registered back end changes what PyTorch does for programs that name other one
 find. It must not fail: `import torch` would fail with it. PyTorch 2.14 has an entry point for this, and needs nothing.
 """
 
+import contextlib
 import sys
 
 
@@ -16,6 +17,7 @@ class _Name:
 
 
 def leave_name() -> None:
-    backend = getattr(sys.modules.get('torch.distributed'), 'Backend', None)
-    if backend is not None and not hasattr(backend, '_ensure_backend_registered') and 'DDP' not in vars(backend):
-        backend.DDP = _Name()
+    with contextlib.suppress(Exception):  # then the program has to import ddprun.torch
+        backend = getattr(sys.modules.get('torch.distributed'), 'Backend', None)
+        if backend is not None and not hasattr(backend, '_ensure_backend_registered') and 'DDP' not in vars(backend):
+            backend.DDP = _Name()
