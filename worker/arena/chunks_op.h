@@ -1,8 +1,9 @@
 /*
- * chunks_op.h - an all_reduce (arena_op.h) of ranks that have a processor each: every rank reduces
- * one chunk of what a round moves. It copies in what the others reduce, and reads its own chunk
- * where it is; then all meet again, and it copies out what the others have reduced. So of N bytes
- * it copies N(R-1)/R in and out, not N; but a rank that does not run keeps the others waiting.
+ * chunks_op.h - an all_reduce (arena_op.h) in which every rank reduces one chunk of what a round
+ * moves: where ranks have a processor each, or many bytes. It copies in what the others reduce, and
+ * reads its own chunk where it is; then all meet again, and it copies out what the others have
+ * reduced. So of N bytes it copies N(R-1)/R in and out, not N; but a rank that does not run keeps
+ * the others waiting.
  *
  * Whether an operation goes this way all ranks conclude from the call and the arena. The bits are
  * those of the other way.
