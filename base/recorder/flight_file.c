@@ -227,11 +227,12 @@ bool ddpi_flight_get(const struct ddpi_flight_record *record, struct ddpi_flight
 /* An atomic addition would cost some 8 ns, which a small all_reduce would feel. */
 void ddpi_flight_add_all_reduced(struct ddpi_flight_header *memory, uint64_t serial, uint64_t bytes)
 {
-    _Atomic uint64_t *own = &memory->all_reduced[serial % DDPI_FLIGHT_COUNTERS];
-    if (serial == 0 || serial >= DDPI_FLIGHT_COUNTERS)
-        atomic_fetch_add_explicit(&memory->all_reduced[0], bytes, memory_order_relaxed);
+    bool shares = serial >= DDPI_FLIGHT_COUNTERS;
+    _Atomic uint64_t *word = &memory->all_reduced[shares ? 0 : serial];
+    if (shares)
+        atomic_fetch_add_explicit(word, bytes, memory_order_relaxed);
     else
-        atomic_store_explicit(own, atomic_load_explicit(own, memory_order_relaxed) + bytes,
+        atomic_store_explicit(word, atomic_load_explicit(word, memory_order_relaxed) + bytes,
                               memory_order_relaxed);
 }
 

@@ -9,7 +9,7 @@ import sys
 
 
 class _Name:
-    """Backend.DDP until somebody asks for it."""
+    """Stands for the name in PyTorch's class Backend; the first program that reads it registers the back end."""
 
     def __get__(self, _: object, backend: type) -> str:
         from . import torch as back_end  # registers it under this name

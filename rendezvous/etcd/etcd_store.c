@@ -43,6 +43,7 @@ void ddpi_etcd_complain(struct ddpi_etcd_store *store, const struct ddp_error *w
     if (store->complained_ms != 0 && now_ms - store->complained_ms < COMPLAIN_MS)
         return;
     store->complained_ms = now_ms;
+    store->told_away = true;
     ddpi_log(store->options.log, DDPI_LOG_WARN, "waiting for etcd: %s", why->msg);
 }
 
@@ -54,8 +55,9 @@ static void on_away(void *ctx, const struct ddp_error *why)
 static void on_back(void *ctx)
 {
     struct ddpi_etcd_store *store = ctx;
-    store->complained_ms = 0;
-    ddpi_log(store->options.log, DDPI_LOG_INFO, "etcd answers again");
+    if (store->told_away) /* an etcd that comes and goes does not fill the log */
+        ddpi_log(store->options.log, DDPI_LOG_INFO, "etcd answers again");
+    store->told_away = false;
 }
 
 ddp_status ddpi_etcd_explain(const struct ddpi_etcd_store *store,

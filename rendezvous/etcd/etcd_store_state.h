@@ -51,6 +51,7 @@ struct ddpi_etcd_store {
     uv_timer_t timer;       /* the next look at the leader, or try */
     unsigned handles;       /* not closed yet, of this one and the two of the lease */
     uint64_t complained_ms; /* that etcd does not answer; 0: not yet */
+    bool told_away;         /* and not yet that it answers again */
 
     struct {
         struct ddpi_etcd_call call;

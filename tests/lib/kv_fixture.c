@@ -181,26 +181,28 @@ void wait_keys(int client, uint64_t id, const char *names, uint32_t timeout_ms)
     ddpi_buf_finish(&packed);
 }
 
+/* About key number @key, whose name is put into @name. */
+static struct ddpi_message about_key(enum ddpi_op op, int key, const char *value, char name[8])
+{
+    int len = snprintf(name, 8, "k%d", key);
+    return (struct ddpi_message){
+        .op = op, .id = 7, .key = ddpi_bytes_of(name, (size_t)len), .value = bytes(value)};
+}
+
 void ask_key(enum ddpi_op op, int key, const char *value, int64_t number)
 {
     char name[8];
-    int len = snprintf(name, sizeof name, "k%d", key);
+    struct ddpi_message message = about_key(op, key, value, name);
+    message.number = number;
     nreplies = 0;
-    ask(0, (struct ddpi_message){.op = op,
-                                 .id = 7,
-                                 .key = ddpi_bytes_of(name, (size_t)len),
-                                 .value = bytes(value),
-                                 .number = number});
+    ask(0, message);
 }
 
 void ask_session(enum ddpi_op op, const char *token, int key, const char *value)
 {
     char name[8];
-    int len = snprintf(name, sizeof name, "k%d", key);
+    struct ddpi_message message = about_key(op, key, value, name);
+    message.session = ddpi_bytes_of(token, DDPI_SESSION_SIZE);
     nreplies = 0;
-    ask(0, (struct ddpi_message){.op = op,
-                                 .id = 7,
-                                 .key = ddpi_bytes_of(name, (size_t)len),
-                                 .value = bytes(value),
-                                 .session = {token, DDPI_SESSION_SIZE}});
+    ask(0, message);
 }
