@@ -16,8 +16,10 @@ NAMES = {
     torch.complex128: 'complex128'}
 NUMBERS = {dtype: DTYPES[name][0] for dtype, name in NAMES.items()}
 BYTE = DTYPES['byte'][0]
-OPS = {'SUM': 'sum', 'AVG': 'average', 'PRODUCT': 'product', 'MIN': 'min', 'MAX': 'max', 'BAND': 'bit_and',
-       'BOR': 'bit_or', 'BXOR': 'bit_xor', 'PREMUL_SUM': 'premul_sum'}
+OP = dist.ReduceOp.RedOpType
+OPS = {op: REDUCE_OPS[name] for op, name in {
+    OP.SUM: 'sum', OP.AVG: 'average', OP.PRODUCT: 'product', OP.MIN: 'min', OP.MAX: 'max', OP.BAND: 'bit_and',
+    OP.BOR: 'bit_or', OP.BXOR: 'bit_xor', OP.PREMUL_SUM: 'premul_sum'}.items()}
 
 
 def elements(tensor: torch.Tensor) -> tuple[int, int]:
@@ -32,13 +34,6 @@ def reduced(tensor: torch.Tensor) -> int:
         return NUMBERS[tensor.dtype]
     except KeyError:
         raise Invalid(f'ddp: tensors of {tensor.dtype} can be moved, but not reduced; convert them first') from None
-
-
-def reduction(op: dist.ReduceOp) -> dict[str, float]:
-    """The members of an operation that say how elements are reduced."""
-    name = str(op.op).rpartition('.')[2]
-    factor = float(op.factor) if name == 'PREMUL_SUM' else 0.0
-    return {'op': REDUCE_OPS[OPS[name]], 'factor': factor}
 
 
 def check(call: str, *tensors: torch.Tensor) -> None:

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from ..errors import Error, Invalid
 from ..interface import ANY_RANK, RECV, ListedBuffer, Operation
-from .elements import elements
+from .elements import OP, OPS, elements, reduced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,8 +52,9 @@ class Job:
         self.operation = Operation(SIZE, kind, timeout_ms=timeout_ms)
         self._keep: list[object] = []
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._source = ctypes.c_uint32(ANY_RANK)
+        self._source = None
         if kind == RECV:
+            self._source = ctypes.c_uint32(ANY_RANK)
             self.operation.source = ctypes.pointer(self._source)
 
     # ---- its tensors ----
@@ -101,6 +102,13 @@ class Job:
     def _stream_of(self, tensor: torch.Tensor) -> None:
         if tensor.is_cuda:
             self.operation.stream = torch.cuda.current_stream(tensor.device).cuda_stream
+
+    def reduce(self, op: dist.ReduceOp, tensor: torch.Tensor) -> None:
+        """How elements are reduced, and as which type: that of @tensor."""
+        kind = op.op
+        self.operation.op, self.operation.dtype = OPS[kind], reduced(tensor)
+        if kind == OP.PREMUL_SUM:
+            self.operation.factor = float(op.factor)
 
     def counts(self, member: str, counts: Sequence[int]) -> None:
         array = (ctypes.c_size_t * len(counts))(*counts)

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from .. import interface
 from ..communicator import Communicator
 from ..errors import Error, Invalid
-from .elements import check, elements, reduced, reduction
+from .elements import check, elements
 from .job import Job, raised
 
 MOST_MS = 2**32 - 1
@@ -32,8 +32,7 @@ class Done(dist._Work):
 
     def __init__(self, tensors):
         super().__init__()
-        self._future = torch.futures.Future()
-        self._future.set_result(tensors)
+        self._tensors = tensors
 
     def wait(self, timeout=None):
         return True
@@ -42,7 +41,10 @@ class Done(dist._Work):
         return True
 
     def get_future(self):
-        return self._future
+        """Made when it is asked for: most calls are only waited for, and it would take a tenth of a small one's time."""
+        future = torch.futures.Future()
+        future.set_result(self._tensors)
+        return future
 
 
 class Message(dist._Work):
@@ -172,29 +174,36 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         return self._run(job, tensors)
 
     def allreduce(self, tensors, options):
+        if len(tensors) != 1:
+            return self.allreduce_coalesced(tensors, options)
+        check('allreduce', *tensors)
+        job = self._job(interface.ALL_REDUCE, options, count=tensors[0].numel())
+        memory = job.in_place(tensors[0])
+        job.send(memory)
+        job.recv(memory)
+        job.reduce(options.reduceOp, memory)
+        return self._run(job, tensors)
+
+    def allreduce_coalesced(self, tensors, options):
         for _, run in itertools.groupby(tensors, lambda tensor: tensor.dtype):
             alike = list(run)
             check('allreduce', *alike)
-            job = self._job(interface.ALL_REDUCE, options, **reduction(options.reduceOp))
-            memory = [job.in_place(tensor) for tensor in alike]
-            job.operation.dtype = reduced(alike[0])
-            job.buffers(memory)
+            job = self._job(interface.ALL_REDUCE, options)
+            job.buffers([job.in_place(tensor) for tensor in alike])
+            job.reduce(options.reduceOp, alike[0])
             job.run(self._comm)
         return Done(tensors)
 
-    allreduce_coalesced = allreduce
-
     def reduce(self, tensors, options):
         check('reduce', *tensors)
-        job = self._job(interface.REDUCE, options, peer=options.rootRank, count=tensors[0].numel(),
-                        **reduction(options.reduceOp))
+        job = self._job(interface.REDUCE, options, peer=options.rootRank, count=tensors[0].numel())
         if options.rootRank == self._comm.rank:
             memory = job.in_place(tensors[0])
             job.recv(memory)
         else:
             memory = job.input(tensors[0])
         job.send(memory)
-        job.operation.dtype = reduced(tensors[0])
+        job.reduce(options.reduceOp, tensors[0])
         return self._run(job, tensors)
 
     # ---- a part of each rank ----
@@ -251,10 +260,10 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
 
     def reduce_scatter_single(self, output, tensor, options):
         self._check_pair('reduce_scatter', tensor, output)
-        job = self._job(interface.REDUCE_SCATTER, options, count=output.numel(), **reduction(options.reduceOp))
+        job = self._job(interface.REDUCE_SCATTER, options, count=output.numel())
         job.send(job.input(tensor))
         job.recv(job.output(output))
-        job.operation.dtype = reduced(output)
+        job.reduce(options.reduceOp, output)
         return self._run(job, [output])
 
     def reduce_scatter_single_coalesced(self, outputs, tensors, options):
@@ -269,10 +278,10 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         if whole[self._comm.rank].numel() != outputs[0].numel():
             raise Invalid(f'ddp: reduce_scatter(): input {self._comm.rank} has {whole[self._comm.rank].numel()} elements, '
                           f'the output of this rank {outputs[0].numel()}')
-        job = self._job(interface.REDUCE_SCATTER, options, count=outputs[0].numel(), **reduction(options.reduceOp))
+        job = self._job(interface.REDUCE_SCATTER, options, count=outputs[0].numel())
         job.send(job.input_parts(whole))
         job.recv(job.output(outputs[0]))
-        job.operation.dtype = reduced(outputs[0])
+        job.reduce(options.reduceOp, outputs[0])
         if len({one.numel() for one in whole}) > 1:
             job.counts('send_counts', [one.numel() for one in whole])
         return self._run(job, outputs)
