@@ -644,6 +644,9 @@ class Fakes(DdprundCase):
         self.waited_for(self.after_version(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"header":'), 'waiting')
         self.waited_for(self.after_version(http_answer('{"header":{"revision":"1"}')), 'not JSON')
 
+    def test_a_connection_that_is_reset(self):
+        self.waited_for(lambda *_: None, 'Connection reset by peer')
+
     def test_endless_headers(self):
         self.waited_for(self.after_version(b'HTTP/1.1 200 OK\r\n' + b'X: y\r\n' * 200000), 'waiting')
 

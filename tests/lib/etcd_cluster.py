@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import socketserver
+import struct
 import subprocess
 import threading
 import urllib.request
@@ -110,7 +111,8 @@ class Cluster:
 
 
 class FakeEtcd(socketserver.ThreadingTCPServer):
-    """Answers each request by answer(path, body): bytes as they are to be sent, after which it closes."""
+    """Answers each request by answer(path, body): bytes as they are to be sent, after which it closes; None resets the
+    connection."""
 
     allow_reuse_address = daemon_threads = True
 
@@ -122,13 +124,18 @@ class FakeEtcd(socketserver.ThreadingTCPServer):
             def respond(self):
                 outer.requests += 1
                 length = int(self.headers.get('Content-Length') or 0)
+                reply = answer(self.path, self.rfile.read(length))
                 try:
-                    self.wfile.write(answer(self.path, self.rfile.read(length)))
+                    self.wfile.write(reply) if reply is not None else self.reset()
                 except OSError:
                     pass
                 self.close_connection = True
 
             do_GET = do_POST = respond
+
+            def reset(self):
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+                os.close(self.connection.detach())
 
             def log_message(self, *_):
                 pass

@@ -103,14 +103,14 @@ static void take_all_ended(struct ddpi_etcd_http *http)
 
 /* --- the loop --- */
 
+/* libuv does not say which error a socket has; libcurl does, once it has tried to use it. */
 static void on_ready(uv_poll_t *poll, int status, int events)
 {
     const struct etcd_socket *socket = poll->data;
     struct ddpi_etcd_http *http = socket->http;
     int running, flags = 0;
-    flags |= events & UV_READABLE ? CURL_CSELECT_IN : 0;
-    flags |= events & UV_WRITABLE ? CURL_CSELECT_OUT : 0;
-    flags |= status < 0 ? CURL_CSELECT_ERR : 0;
+    flags |= status < 0 || (events & UV_READABLE) != 0 ? CURL_CSELECT_IN : 0;
+    flags |= status < 0 || (events & UV_WRITABLE) != 0 ? CURL_CSELECT_OUT : 0;
     http->curl.curl_multi_socket_action(http->multi, socket->fd, flags, &running);
     take_all_ended(http);
 }
