@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DDPRUN, DdprunCase
 
 MPIRUN = shutil.which('mpirun.openmpi')
-# Each host has its own folder for Open MPI's daemon: two of them begin at once, and mkdir of one may be in the other's way.
+# Each host has its own folder for Open MPI's daemon: two of them begin at once, and mkdir of one may be in the other's
+# way.
 SHELL = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done # options of ssh
 TMPDIR=$(dirname "$0")/$1
