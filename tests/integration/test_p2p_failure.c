@@ -163,8 +163,8 @@ START_TEST(a_killed_rank_is_named_by_all)
     struct world world = {.nranks = 5, .tcp = _i >= PHASES, .timeout_ms = LONG_MS};
     world_open(&world);
     world_start(&world, phases[_i % PHASES].body);
-    for (uint32_t rank = 0; rank < world.nranks; rank++)
-        world_await_steps(&world, rank, rank == VICTIM ? phases[_i % PHASES].steps : 0);
+    world_await_joined(&world);
+    world_await_steps(&world, VICTIM, phases[_i % PHASES].steps);
     uint64_t since = now_us();
     world_kill_rank(&world, VICTIM);
     world_join(&world);

@@ -199,6 +199,8 @@ static void be_mortal(struct world *world, uint32_t rank, const uint32_t fatal[R
     start_weights(&trainer, rank + 1);
     trainer_open(&trainer, false);
     trainer.comm = join(world, "deaths", RANKS, rank);
+    world_step(world, 0); /* nobody dies while others join */
+    world_await_steps(world, 0, RANKS);
     train(&trainer, STEPS);
     CHECK(fatal[0] < FIRST_SYNC_EVENTS || trainer.seed == 1);
     trainer_close(&trainer);
