@@ -25,8 +25,8 @@ enum {
     COUNT = 200000,
     LONG_MS = 60 * 1000,
     SOON_US = 30 * 1000 * 1000,
-    STOP_TIMEOUT_MS = 3000,
-    MISSING_TIMEOUT_MS = 2500,
+    STOP_TIMEOUT_MS = 4000,
+    MISSING_TIMEOUT_MS = 6000,
 };
 
 /* Every call, and by `direct` those that differ there; world->stage says which. COUNT elements take
@@ -186,7 +186,8 @@ START_TEST(a_killed_rank_is_named_by_all)
 }
 END_TEST
 
-static void stop_one(struct world *world, int i)
+/* Returns when it has stopped one. */
+static uint64_t stop_one(struct world *world, int i)
 {
     uint32_t victim = (uint32_t)i % RANKS;
     *world = world_of(i);
@@ -195,7 +196,9 @@ static void stop_one(struct world *world, int i)
     world_open(world);
     world_start(world, call_until_failure);
     world_await_steps(world, victim, 5);
+    uint64_t since = now_us();
     kill(world->pids[victim], SIGSTOP);
+    return since;
 }
 
 static void expect_stop_is_noticed(struct world *world, uint32_t victim, uint64_t since)
@@ -213,11 +216,11 @@ static void expect_stop_is_noticed(struct world *world, uint32_t victim, uint64_
 START_TEST(a_stopped_rank_is_named_by_all)
 {
     struct world worlds[STOPS];
-    uint64_t since = now_us();
+    uint64_t since[STOPS];
     for (int i = 0; i < STOPS; i++)
-        stop_one(&worlds[i], _i * STOPS + i);
+        since[i] = stop_one(&worlds[i], _i * STOPS + i);
     for (int i = 0; i < STOPS; i++)
-        expect_stop_is_noticed(&worlds[i], (uint32_t)i % RANKS, since);
+        expect_stop_is_noticed(&worlds[i], (uint32_t)i % RANKS, since[i]);
 }
 END_TEST
 
@@ -514,7 +517,7 @@ END_TEST
 
 START_TEST(worlds_of_different_size_do_not_join)
 {
-    struct world world = {.nranks = 2, .init_timeout_ms = 2000};
+    struct world world = {.nranks = 2, .init_timeout_ms = MISSING_TIMEOUT_MS};
     world_open(&world);
     for (uint32_t rank = 0; rank < 3; rank++) {
         if (!world_fork(&world, rank))

@@ -27,7 +27,7 @@ enum {
     COUNT = 400 * 1000,
     LONG_MS = 120 * 1000,
     SOON_US = 40 * 1000 * 1000,
-    STOP_TIMEOUT_MS = 3000
+    STOP_TIMEOUT_MS = 5000
 };
 
 static unsigned from_environment(const char *name, unsigned otherwise)

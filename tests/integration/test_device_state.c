@@ -56,6 +56,8 @@ static void commit_and_lose(struct world *world, uint32_t rank, ddp_comm *comm)
     step = 1;
     CHECK_OK(ddp_state_commit(state, err));
     CHECK_OK(ddp_barrier(comm, NULL, err));
+    world_step(world, WORLD_MAX - 1);
+    world_await_steps(world, WORLD_MAX - 1, RANKS); /* all have left it, so that none dies in it */
     step = 9;
     CU(rig.cuda.memset_d8_async((ddpi_cu_deviceptr)(uintptr_t)twin_device(&weights), 0xee,
                                 weights.len, rig.stream));

@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS = 4, LIMIT_MS = 20000 };
+enum { RANKS = 4, LIMIT_MS = 20000, MISSING_MS = 5000 /* so late the others may be */ };
 
 struct seat {
     struct ddp_unique_id id;
@@ -286,7 +286,8 @@ START_TEST(a_missing_rank_is_named)
     struct seat seats[RANKS];
     struct ddp_unique_id id = make_id();
     for (uint32_t i = 0; i < RANKS; i++) {
-        seats[i] = (struct seat){.id = id, .nranks = RANKS, .rank = i, .init_timeout_ms = 700};
+        seats[i] =
+            (struct seat){.id = id, .nranks = RANKS, .rank = i, .init_timeout_ms = MISSING_MS};
         if (i != 2)
             start_seat(&seats[i]);
     }

@@ -129,8 +129,10 @@ static void die_in_turn(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct ddp_error error = {0};
     ddp_status status = ddp_ordered_begin(comm, 0, &error);
-    if (rank == VICTIM)
+    if (rank == VICTIM) {
+        world_await_joined(world);
         raise(SIGKILL);
+    }
     if (status == DDP_OK)
         status = ddp_ordered_end(comm, &error);
     world_report(world, rank, status, &error);

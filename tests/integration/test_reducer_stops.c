@@ -55,8 +55,10 @@ static void reach(struct world *world, uint32_t rank, uint32_t step, uint32_t po
     if (step != event.step || point != event.point)
         return;
     world_step(world, rank);
-    if (rank == event.victim)
+    if (rank == event.victim) {
+        world_await_joined(world);
         raise(event.signal);
+    }
 }
 
 /* ---- a rank ---- */

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RANKS = 4, SHRINK_MS = 20000 };
+enum { RANKS = 4, SHRINK_MS = 20000, MISSING_MS = 5000 /* so late the others may be */ };
 
 /* The ranks of @comm are those of the old world that are in @alive, a bit for each. */
 static void check_survivors(ddp_comm *comm, uint32_t old_rank, uint32_t alive)
@@ -190,7 +190,7 @@ static void disagree(struct world *world, uint32_t rank, ddp_comm *comm)
     ddp_comm *rest = NULL;
     (void)world;
     if (rank != 2) {
-        CHECK(ddp_comm_shrink(comm, out, rank == 3, 0, 1000, &rest, &error) != DDP_OK);
+        CHECK(ddp_comm_shrink(comm, out, rank == 3, 0, MISSING_MS, &rest, &error) != DDP_OK);
         CHECK(rest == NULL);
         CHECK(strstr(error.msg, "rank 2 (pid") != NULL ||
               strstr(error.msg, "exclude different ranks") != NULL);
@@ -205,7 +205,7 @@ static void stay_away(struct world *world, uint32_t rank, ddp_comm *comm)
     ddp_comm *rest = NULL;
     uint32_t late = world->stage == 0 ? 0 : world->nranks - 1;
     if (rank != late) {
-        ddp_status status = ddp_comm_shrink(comm, NULL, 0, 0, 300, &rest, &error);
+        ddp_status status = ddp_comm_shrink(comm, NULL, 0, 0, MISSING_MS, &rest, &error);
         CHECK(status == DDP_E_TIMEOUT && rest == NULL);
         CHECK(strstr(error.msg, late == 0 ? "rank 0 (pid" : "rank 3 (pid") != NULL);
         CHECK(strstr(error.msg, "ddp_comm_shrink()") != NULL);

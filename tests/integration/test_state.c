@@ -24,7 +24,8 @@ enum {
     FIRST_SYNC_EVENTS = 5, /* until another rank is known to have its weights */
     NEVER = 1000,
     BALLAST_BYTES = 8 << 20,
-    RECOVER_MS = 20000
+    RECOVER_MS = 20000,
+    MISSING_MS = 5000 /* where one rank does not come: so late the others may be */
 };
 
 /* ---- what is trained ---- */
@@ -198,6 +199,8 @@ static void be_mortal(struct world *world, uint32_t rank, const uint32_t fatal[R
     start_weights(&trainer, rank + 1);
     trainer_open(&trainer, false);
     trainer.comm = join(world, "deaths", RANKS, rank);
+    world_step(world, 0); /* nobody dies while others join */
+    world_await_steps(world, 0, RANKS);
     train(&trainer, STEPS);
     CHECK(fatal[0] < FIRST_SYNC_EVENTS || trainer.seed == 1);
     trainer_close(&trainer);
@@ -354,7 +357,7 @@ static void stay_away(struct world *world, uint32_t rank, ddp_comm *comm)
         ddp_state_destroy(trainer.state);
         return;
     }
-    CHECK_OK(ddp_comm_set_timeout(comm, 300, err));
+    CHECK_OK(ddp_comm_set_timeout(comm, MISSING_MS, err));
     start_weights(&trainer, 8);
     CHECK(ddp_state_sync(trainer.state, comm, &error) == DDP_E_TIMEOUT);
     CHECK(strstr(error.msg, "rank 3") != NULL);
@@ -389,7 +392,7 @@ static void recover_twice(struct world *world, uint32_t rank)
     } else {
         struct ddp_error error = {.msg = ""};
         ddp_comm *before = trainer.comm;
-        CHECK(ddp_state_recover(trainer.state, &trainer.comm, 300, &error) == DDP_E_TIMEOUT);
+        CHECK(ddp_state_recover(trainer.state, &trainer.comm, MISSING_MS, &error) == DDP_E_TIMEOUT);
         CHECK(strstr(error.msg, "rank 2 (pid") != NULL && trainer.comm == before);
         world_step(world, 2);
     }

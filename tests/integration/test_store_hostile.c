@@ -202,7 +202,7 @@ END_TEST
 
 START_TEST(half_a_message_is_not_waited_for)
 {
-    restart(&(struct ddpi_server_options){.handshake_ms = 1000, .frame_ms = 1000});
+    restart(&(struct ddpi_server_options){.handshake_ms = 2000, .frame_ms = 2000});
     ddp_store *other = open_store();
     static const char greeting[] = "DDPS\3\0\3\0\4\0\0\0\1";
     for (size_t len = 0; len <= 13; len += 13) {

@@ -2,8 +2,10 @@
  * test_store_threads.c - one handle, many threads: none delays another, all can be canceled,
  * and a server that goes and comes back is missed by none for longer than it takes.
  */
+#include "blocking_state.h"
 #include "store_fixture.h"
 
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -284,19 +286,31 @@ START_TEST(the_end_of_a_handle_is_told_to_all)
 }
 END_TEST
 
+/* The server's end of the connection has arrived, and the handle was idle for long enough to look.
+ */
+static void await_hangup(const ddp_store *store)
+{
+    struct pollfd ended = {.fd = store->link.fd, .events = POLLRDHUP};
+    ck_assert_int_eq(poll(&ended, 1, SOON_MS), 1);
+    uv_sleep(IDLE_MS);
+}
+
 START_TEST(an_idle_handle_notices_a_restart_before_it_asks)
 {
     ddp_store *store = open_store();
     const struct ddpi_server_options same = {.port = store_thread_port(server)};
     set_text(store, "k", "1");
     restart(&same);
-    uv_sleep(IDLE_MS);
+    await_hangup(store);
     set_text(store, "k", "2"); /* would be DDP_E_CLOSED if it had been sent in vain */
     struct ddp_error err;
     store_thread_stop(server);
-    uv_sleep(IDLE_MS);
-    ck_assert_int_eq(ddp_store_set(store, "k", "3", 1, 100, NULL, &err), DDP_E_UNREACHABLE);
-    ck_assert_ptr_nonnull(strstr(err.msg, "Connection refused"));
+    await_hangup(store);
+    uint64_t start_ms = raw_now_ms();
+    do { /* until it has tried to connect */
+        ck_assert_uint_lt(raw_now_ms() - start_ms, SOON_MS);
+        ck_assert_int_eq(ddp_store_set(store, "k", "3", 1, 100, NULL, &err), DDP_E_UNREACHABLE);
+    } while (strstr(err.msg, "Connection refused") == NULL);
     server = store_thread_start(&same);
     set_text(store, "k", "4");
     ddp_store_close(store);

@@ -407,7 +407,7 @@ END_TEST
 
 START_TEST(half_a_request_is_not_waited_for)
 {
-    restart(&(struct ddpi_server_options){.handshake_ms = 1000, .frame_ms = 1000});
+    restart(&(struct ddpi_server_options){.handshake_ms = 2000, .frame_ms = 2000});
     ddp_store *other = open_store();
     int fd = raw_connect(store_thread_port(server));
     raw_send(fd, DDPI_TCPSTORE_HELLO, 4);

@@ -18,7 +18,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { ANSWERS_MAX = 512, EVENTS_MAX = 64, NEVER_MS = 600000 };
+enum { ANSWERS_MAX = 512, EVENTS_MAX = 64, LEASE_MS = 5000, NEVER_MS = 600000 };
 
 struct answer {
     bool there;
@@ -529,12 +529,12 @@ START_TEST(kept_sessions_live_on)
     const struct ddpi_server_options same = {.port = store_thread_port(server)};
     ddp_store_uv *store = open_uv();
     const struct answer *a =
-        CALL(store, .op = DDP_STORE_OP_SESSION_OPEN, .lease_ms = 2000, .flags = DDP_STORE_KEEP);
+        CALL(store, .op = DDP_STORE_OP_SESSION_OPEN, .lease_ms = LEASE_MS, .flags = DDP_STORE_KEEP);
     ck_assert_msg(a->status == DDP_OK, "%s", a->text);
     struct ddp_store_session session = a->session;
-    ck_assert_uint_eq(store->core.backoff_max_ms, 2000 / 8); /* it is to be found in time */
+    ck_assert_uint_eq(store->core.backoff_max_ms, LEASE_MS / 8); /* it is to be found in time */
     CALL(store, .op = DDP_STORE_OP_SET_EPHEMERAL, .key = "e", .session = &session);
-    a = CALL(store, .op = DDP_STORE_OP_GET, .key = "no", .timeout_ms = 3000);
+    a = CALL(store, .op = DDP_STORE_OP_GET, .key = "no", .timeout_ms = LEASE_MS + LEASE_MS / 4);
     ck_assert_int_eq(a->status, DDP_E_TIMEOUT); /* more than a lease later */
     ck_assert_int_eq(CALL(store, .op = DDP_STORE_OP_GET, .key = "e")->status, DDP_OK);
     ck_assert_int_eq(CALL(store, .op = DDP_STORE_OP_SESSION_KEEP, .session = &session)->status,
@@ -544,7 +544,7 @@ START_TEST(kept_sessions_live_on)
     ck_assert_uint_eq(store->core.backoff_max_ms, 0);
     a = CALL(store, .op = DDP_STORE_OP_TRY_GET, .key = "e");
     ck_assert_int_eq(a->status, DDP_E_NOT_FOUND);
-    a = CALL(store, .op = DDP_STORE_OP_SESSION_OPEN, .lease_ms = 2000, .flags = DDP_STORE_KEEP);
+    a = CALL(store, .op = DDP_STORE_OP_SESSION_OPEN, .lease_ms = LEASE_MS, .flags = DDP_STORE_KEEP);
     ck_assert_int_eq(a->status, DDP_OK);
     ck_assert_uint_eq(sessions_ended, 0);
     restart(&same); /* which knows no session */

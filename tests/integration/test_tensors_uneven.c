@@ -321,11 +321,12 @@ START_TEST(mistakes_have_sentences)
 END_TEST
 
 /* A result is not there before the tensor is done, and never if another rank does not come. All
- * ranks are told of the tensor that has waited too long first: one of two. */
+ * ranks are told of the tensor that has waited too long first: one of two. It ends the object, so
+ * that the other rank must have enqueued its own by then. */
 static void wait_in_vain(struct world *world, uint32_t rank, ddp_comm *comm)
 {
-    ddp_tensors *tensors =
-        create(comm, (struct ddp_tensors_options){.stall_warning_ms = 20, .stall_shutdown_ms = 60});
+    ddp_tensors *tensors = create(
+        comm, (struct ddp_tensors_options){.stall_warning_ms = 20, .stall_shutdown_ms = 5000});
     static const char wait_of_rank_0[] = "ms for other ranks to enqueue it; missing: 1";
     static const char wait_of_rank_1[] = "ms for other ranks to enqueue it; missing: 0";
     const void *elements;

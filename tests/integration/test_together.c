@@ -330,8 +330,10 @@ static void death_in_group(struct world *world, uint32_t rank, ddp_comm *comm)
     snprintf(words, sizeof words, "rank %u ", victim);
     if (rank == victim && world->stage == 1)
         receive_from(comm, in, SMALL, 0);
-    if (rank == victim)
+    if (rank == victim) {
+        world_await_joined(world);
         _exit(0);
+    }
     open_group(comm);
     if (rank == 0)
         send_to(comm, out, SMALL, victim);

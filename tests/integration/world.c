@@ -265,6 +265,7 @@ void world_start_rank(struct world *world, uint32_t rank, rank_body *body)
     struct ddp_comm_options options = world_options(world, rank);
     ddp_comm *comm = NULL;
     CHECK_OK(ddp_comm_init(&options, &comm, err));
+    atomic_store(&world->reports[rank].joined, true);
     body(world, rank, comm);
     ddp_comm_destroy(comm);
     _exit(0);
@@ -304,6 +305,16 @@ void world_run(struct world *world, rank_body *body)
 {
     world_start(world, body);
     world_join(world);
+}
+
+void world_await_joined(struct world *world)
+{
+    uint64_t deadline = now_us() + AWAIT_US;
+    for (uint32_t rank = 0; rank < world->nranks; rank++)
+        while (!atomic_load(&world->reports[rank].joined)) {
+            ck_assert_msg(now_us() < deadline, "rank %u does not join", rank);
+            poll(NULL, 0, 1);
+        }
 }
 
 void world_await_steps(struct world *world, uint32_t rank, uint32_t steps)

@@ -31,6 +31,7 @@ enum { WORLD_STRIDE = 1 };
 /* What a rank tells the test. */
 struct report {
     _Atomic uint32_t steps; /* of whatever the rank counts */
+    atomic_bool joined;     /* ddp_comm_init() has returned to it */
     _Atomic uint64_t at_us; /* when it failed, CLOCK_MONOTONIC */
     ddp_status status;
     struct ddp_error error;
@@ -94,6 +95,10 @@ void world_step(struct world *world, uint32_t rank);
 
 /* Kill one and reap it. */
 void world_kill_rank(struct world *world, uint32_t rank);
+
+/* Wait until all ranks have joined: the death of one may end the init of others that still do. Of
+ * ranks that are started by a function of this file. */
+void world_await_joined(struct world *world);
 
 /* Wait until @rank has reported @steps, or until all but @victim have reported when they failed;
  * the test fails after a minute. */

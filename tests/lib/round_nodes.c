@@ -253,6 +253,8 @@ const struct ddp_round_terms two = {
     .min_nodes = 2, .max_nodes = 2, .max_restarts = 3, .settle_ms = 60000};
 const struct ddp_round_terms elastic = {
     .min_nodes = 1, .max_nodes = 4, .max_restarts = 3, .settle_ms = 200};
+const struct ddp_round_terms shrinking = {
+    .min_nodes = 1, .max_nodes = 2, .max_restarts = 3, .settle_ms = 60000};
 
 /* --- the fixture --- */
 

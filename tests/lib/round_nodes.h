@@ -14,7 +14,7 @@
 
 /* LEASE_MS is for tests in which nothing but its end tells that a member is lost. The others have
  * LONG_LEASE_MS: whatever keeps them from running for a while does not end it. */
-enum { MEMBERS = 8, LEASE_MS = 2000, LONG_LEASE_MS = 600000, SOON_MS = 10000 };
+enum { MEMBERS = 8, LEASE_MS = 5000, LONG_LEASE_MS = 600000, SOON_MS = 10000 };
 
 struct node {
     ddp_round *round;
@@ -36,7 +36,8 @@ extern struct ddp_error why;
 extern uint32_t lease_ms;                       /* of nodes that join from now on */
 extern uint16_t port;                           /* of the server, now and when it starts again */
 extern const struct ddp_round_terms two;        /* nodes, no more and no less */
-extern const struct ddp_round_terms elastic;    /* 1 to 4 nodes */
+extern const struct ddp_round_terms elastic;    /* 1 to 4 nodes, who do not wait for long */
+extern const struct ddp_round_terms shrinking;  /* 2 nodes, who begin together; 1 may go on */
 extern const struct ddp_round_hooks node_hooks; /* but for the data, which is the node */
 
 #define OK(call) ck_assert_msg((call) == DDP_OK, "%s", why.msg)

@@ -297,20 +297,39 @@ START_TEST(an_unread_message_does_not_spoil_the_end)
 }
 END_TEST
 
+/* Workers say so when they have said who they are: before that the fence may not end them. */
+static int ready[2];
+
+static void say_ready(void)
+{
+    say_pid(false);
+    if (write(ready[1], "", 1) != 1)
+        _exit(92);
+}
+
+static void set_fence_behind(const struct guard_agent *self, int workers)
+{
+    char byte;
+    for (int i = 0; i < workers; i++)
+        if (read(ready[0], &byte, 1) != 1)
+            _exit(91);
+    guard_set_fence(self, ddpi_now_ms(&ddpi_clock_monotonic) + 300);
+}
+
 /* Two workers, one with a child in a session of its own; then the agent is stopped. */
 static void be_stopped(const struct guard_agent *self)
 {
-    if (reap_become_subreaper() != 0)
+    if (reap_become_subreaper() != 0 || pipe2(ready, O_CLOEXEC) != 0)
         _exit(97);
     for (int i = 0; i < 2; i++)
         if (fork() == 0) {
             if (i == 0 && fork() == 0)
                 setsid();
-            say_pid(false);
+            say_ready();
             for (;;)
                 pause();
         }
-    guard_set_fence(self, ddpi_now_ms(&ddpi_clock_monotonic) + 300);
+    set_fence_behind(self, 3);
     say_pid(true);
     raise(SIGSTOP);
     _exit(5);
@@ -344,7 +363,7 @@ END_TEST
 static void *go_on(void *arg)
 {
     (void)arg;
-    say_pid(false);
+    say_ready();
     for (;;)
         pause();
     return NULL;
@@ -352,13 +371,15 @@ static void *go_on(void *arg)
 
 static void be_stopped_with_a_headless_worker(const struct guard_agent *self)
 {
+    if (pipe2(ready, O_CLOEXEC) != 0)
+        _exit(97);
     if (fork() == 0) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, go_on, NULL) != 0)
             _exit(96);
         pthread_exit(NULL);
     }
-    guard_set_fence(self, ddpi_now_ms(&ddpi_clock_monotonic) + 300);
+    set_fence_behind(self, 1);
     say_pid(true);
     raise(SIGSTOP);
     _exit(5);
