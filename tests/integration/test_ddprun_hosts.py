@@ -45,7 +45,7 @@ class HostsCase(DdprunCase):
         self.started.write_text('')
 
     def words(self, *words):
-        return ['--launcher', self.shell, '--local-addr=127.0.0.1', *words]
+        return ['--launcher', self.shell, '--local-addr=127.0.0.1', '--lease=10m', *words]
 
     def job(self, *words, **options):
         return self.run_job(*self.words(*words), **options)

@@ -335,8 +335,8 @@ class OneMember(EtcdCase):
         go = self.folder / 'go'
 
         def start(first, second, *words):
-            return self.start(f'--rdzv-endpoint={first.endpoint},{second.endpoint}', '--rdzv-id=x', '--lease=10m', '--no-prefix', *words,
-                              'sh', '-c', f'echo runs; until [ -e {go} ]; do sleep 0.05; done')
+            return self.start(f'--rdzv-endpoint={first.endpoint},{second.endpoint}', '--rdzv-id=x', '--lease=10m',
+                              '--no-prefix', *words, 'sh', '-c', f'echo runs; until [ -e {go} ]; do sleep 0.05; done')
 
         job = start(leader, standby, '--nnodes=1')
         job.read_until('runs')

@@ -68,14 +68,15 @@ class Template(DdprunCase):
 class Pod(DdprunCase):
     def network(self):
         """A process in a network of its own, whose port of the store no other test has."""
-        holder = self.start('--net', 'sh', '-c', 'ip link set lo up && echo up && exec sleep 1000', program='/usr/bin/unshare')
+        holder = self.start('--net', 'sh', '-c', 'ip link set lo up && echo up && exec sleep 1000',
+                            program='/usr/bin/unshare')
         holder.read_until('up')
         return holder
 
     def pod(self, network, index, *words):
         """The pod of that index: its first process is what @words are."""
-        return self.start(f'--net=/proc/{network.pid}/ns/net', 'unshare', '--fork', '--pid', '--uts', '--mount', '--mount-proc',
-                          '--kill-child', 'sh', '-ec', POD, f'train-{index}', *words, program='/usr/bin/nsenter',
+        return self.start(f'--net=/proc/{network.pid}/ns/net', 'unshare', '--fork', '--pid', '--uts', '--mount',
+                          '--mount-proc', '--kill-child', 'sh', '-ec', POD, f'train-{index}', *words, program='/usr/bin/nsenter',
                           env={'JOB_COMPLETION_INDEX': index, 'PET_NNODES': 2, 'XDG_CONFIG_HOME': self.folder / 'config'})
 
     def test_pods_of_an_indexed_job_meet(self):

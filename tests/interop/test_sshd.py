@@ -148,8 +148,8 @@ class Namespaces(SshCase):
 
     def test_a_cable_that_is_pulled(self):
         """The node without the network ends its worker within its lease, and the others go on."""
-        job = self.begin('--nnodes=1:2', '--lease=5s', '--shutdown-timeout=1s', '--join-timeout=20s', '--no-prefix', 'sh', '-c',
-                         'echo "$(hostname) of $WORLD_SIZE"; [ $WORLD_SIZE = 1 ] || sleep 1000')
+        job = self.begin('--nnodes=1:2', '--lease=5s', '--shutdown-timeout=1s', '--join-timeout=20s', '--no-prefix',
+                         'sh', '-c', 'echo "$(hostname) of $WORLD_SIZE"; [ $WORLD_SIZE = 1 ] || sleep 1000')
         job.read_until('of 2', 2)
         self.wires.cut('two')
         self.assertEqual(job.wait(), 0, job.err)
