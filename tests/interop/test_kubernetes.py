@@ -76,7 +76,8 @@ class Pod(DdprunCase):
     def pod(self, network, index, *words):
         """The pod of that index: its first process is what @words are."""
         return self.start(f'--net=/proc/{network.pid}/ns/net', 'unshare', '--fork', '--pid', '--uts', '--mount',
-                          '--mount-proc', '--kill-child', 'sh', '-ec', POD, f'train-{index}', *words, program='/usr/bin/nsenter',
+                          '--mount-proc', '--kill-child', 'sh', '-ec', POD, f'train-{index}', *words,
+                          program='/usr/bin/nsenter',
                           env={'JOB_COMPLETION_INDEX': index, 'PET_NNODES': 2, 'XDG_CONFIG_HOME': self.folder / 'config'})
 
     def test_pods_of_an_indexed_job_meet(self):
