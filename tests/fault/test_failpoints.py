@@ -15,7 +15,7 @@ import time
 import unittest
 
 DDPRUN = os.path.abspath(sys.argv.pop(1))
-DEADLINE_S = 20
+DEADLINE_S = 60
 WORKERS = 3
 
 # The list of all failpoints of ddprun, with what can be asked of each.

@@ -20,12 +20,13 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DDPRUN, in_order, probe, wait_until
-from nodes import (CRASH_LOOP, LEASE, TRY_AGAIN, UNREACHABLE, NodesCase, NotPermitted, Wires, free_port,
-                   is_alive)
+from nodes import (CRASH_LOOP, LEASE, LONG_LEASE, TRY_AGAIN, UNREACHABLE, NodesCase, NotPermitted, Wires, free_port,
+                   is_alive, kill_all)
 from scanner import NotPermitted as NotPermittedToScan, Scanner
 
 TRIO = ('n1', 'n2', 'n3')
 STORMS = 20
+MEET = '8s' # for all nodes to come, where they do; and then to wait in vain
 
 
 def order(generation):
@@ -163,14 +164,14 @@ class Deaths(NodesCase):
         """What was running goes on, and so does the job afterwards."""
         port = free_port()
         daemon = self.store(f'--state={self.folder}/state', port=port)
-        job = self.cluster('2:3', lease=2 * LEASE)
+        job = self.cluster('2:3', lease=LONG_LEASE)
         before = job.start_all(*TRIO)
         daemon.signal(signal.SIGKILL)
         daemon.wait()
         self.store(f'--state={self.folder}/state', port=port)
         for node in TRIO:
             job.agents[node].read_until('connected to the store')
-        time.sleep(2 * LEASE) # nobody must be lost by this
+        time.sleep(LONG_LEASE) # nobody must be lost by this
         self.assertEqual(pids_of(job.running(*TRIO)), pids_of(before))
         job.kill_agent('n1')
         job.running('n2', 'n3', after=before.number)
@@ -183,7 +184,7 @@ class Deaths(NodesCase):
         daemon = self.store(f'--state={self.folder}/state', port=ports[0])
         self.endpoint = ','.join(f'127.0.0.1:{port}' for port in ports)
         both = self.endpoint
-        job = self.cluster('2:3', lease=2 * LEASE)
+        job = self.cluster('2:3', lease=10 * LEASE)
         before = job.start_all(*TRIO)
         daemon.signal(signal.SIGKILL)
         daemon.wait()
@@ -210,7 +211,7 @@ class Deaths(NodesCase):
         job.end(*TRIO)
 
     def test_the_store_is_killed_for_good(self):
-        job = self.cluster('1:3', '--join-timeout=2s', at_least=1, lease=LEASE)
+        job = self.cluster('1:3', f'--join-timeout={MEET}', at_least=1, lease=LEASE)
         before = job.start_all(*TRIO)
         self.daemon_job.signal(signal.SIGKILL)
         wait_until(lambda: not any(is_alive(record.pid) for record in before.ranks.values()),
@@ -221,7 +222,7 @@ class Deaths(NodesCase):
 
     def test_a_node_hosts_the_store_and_dies(self):
         self.endpoint = f'127.0.0.1:{free_port()}'
-        job = self.cluster('1:3', '--join-timeout=2s', at_least=1, lease=LEASE)
+        job = self.cluster('1:3', f'--join-timeout={MEET}', at_least=1, lease=LEASE)
         job.start('n1')
         job.running('n1')
         for node in ('n2', 'n3'):
@@ -320,13 +321,15 @@ class Comings(NodesCase):
 
     def test_a_signal_while_workers_stop_for_another_node(self):
         """It is this node's first: nobody is impatient, and its workers have their time."""
-        job = self.cluster('3', '--shutdown-timeout=3s', mode=['deaf'], at_least=1)
-        job.start_all(*TRIO)
+        job = self.cluster('3', '--shutdown-timeout=1h', mode=['deaf'], at_least=1)
+        generation = job.start_all(*TRIO)
         job.agents['n1'].signal(signal.SIGTERM)
         job.agents['n2'].read_until('is leaving', 1)
         job.agents['n2'].signal(signal.SIGTERM)
+        job.agents['n2'].read_until('leaving when 2 workers have stopped')
+        kill_all(pids_of(generation).values())
         job.expect('n1', 143)
-        job.expect('n2', 143, 'leaving when 2 workers have stopped')
+        job.expect('n2', 143)
         self.assertNotIn('killing', job.agents['n2'].err)
         job.expect('n3', 130)
 
@@ -341,7 +344,7 @@ class Comings(NodesCase):
         job.end('n1')
 
     def test_too_few_come(self):
-        job = self.cluster('2', '--join-timeout=500ms', at_least=0)
+        job = self.cluster('2', '--join-timeout=5s', at_least=0)
         job.start('n1')
         job.expect('n1', TRY_AGAIN, '--join-timeout')
 
@@ -420,7 +423,7 @@ class Names(NodesCase):
         self.assert_over(job, 143)
 
     def test_so_does_the_time_to_join(self):
-        job = self.look_up('--join-timeout=1s')
+        job = self.look_up('--join-timeout=5s') # longer than it takes to ask
         self.assert_over(job, UNREACHABLE, '--join-timeout', 'has not finished')
 
 
@@ -443,12 +446,12 @@ class Pauses(NodesCase):
         return jobs, {whole: job.start_all(*TRIO) for whole, job in jobs.items()}
 
     def test_shorter_than_the_lease(self):
-        jobs, before = self.start_two(2 * LEASE)
+        jobs, before = self.start_two(LONG_LEASE)
         go_on = [self.stop(job, 'n2', whole) for whole, job in jobs.items()]
         time.sleep(1)
         for each in go_on:
             each()
-        time.sleep(2 * LEASE)
+        time.sleep(LONG_LEASE)
         for whole, job in jobs.items():
             job.at_least = 1
             self.assertEqual(pids_of(job.running(*TRIO)), pids_of(before[whole]))
@@ -635,7 +638,7 @@ class Cables(Wired):
 
     def test_a_cable_is_cut_and_mended(self):
         """An eighth of the lease is what a machine may keep a node, agent and guard, from running."""
-        for number, lease in enumerate(os.environ.get('DDPRUN_CUT_LEASES', '5s 2s').split()):
+        for number, lease in enumerate(os.environ.get('DDPRUN_CUT_LEASES', '8s 5s').split()):
             with self.subTest(lease=lease):
                 job = self.cluster('2:5', lease=lease, name=f'cut{number}')
                 before = job.start_all(*FIVE)
@@ -651,7 +654,7 @@ class Cables(Wired):
 
     def test_a_cable_is_loose(self):
         """For less than the lease: nothing happens."""
-        job = self.cluster('2:5', at_least=1, lease=2 * LEASE)
+        job = self.cluster('2:5', at_least=1, lease=4 * LEASE)
         before = job.start_all(*FIVE)
         for _ in range(2):
             self.wires.cut('n1', 'n5')
@@ -691,7 +694,7 @@ class Cables(Wired):
     def test_a_node_is_stopped(self):
         """All of it, for a little longer than the lease. When it wakes up, in any order, it may not
         do a thing for its old ranks; nor may the guard, late, do something to its new ones."""
-        job = self.cluster('2:5', lease='1500ms')
+        job = self.cluster('2:5', lease=LEASE)
         after = job.start_all(*FIVE)
         for turn in range(4):
             pids = job.processes('n2')
@@ -734,7 +737,7 @@ class Hosts(Wired):
         self.endpoint = f'{self.wires.address_of("n1")}:29400'
 
     def test_it_dies(self):
-        job = self.cluster('2:5', '--join-timeout=2s', at_least=1, lease=LEASE)
+        job = self.cluster('2:5', f'--join-timeout={MEET}', at_least=1, lease=LEASE)
         before = job.start_all(*FIVE)
         job.kill_node('n1')
         job.expect('n1', -9)

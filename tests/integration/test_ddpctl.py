@@ -16,6 +16,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DEADLINE, wait_until
 from ddprund_run import DDPCTL, DENIED, TIMEOUT, UNREACHABLE, USAGE, DdprundCase
+from nodes import free_port
 
 FAILED = 1
 
@@ -178,7 +179,7 @@ class Watch(WithStore):
         self.run_ok('delete', 'b/2')
         self.assertEqual(self.ended(client)[0], '4\tdeleted\tb/2\n')
         for key, lines in (('a', ['2\tset\ta\ta']), ('none', [])):
-            code, out, _ = self.ctl(self.store, 'watch', '--initial', '--key', '--timeout=1s', key)
+            code, out, _ = self.ctl(self.store, 'watch', '--initial', '--key', '--timeout=4s', key)
             self.assertEqual((code, out.decode().splitlines()), (TIMEOUT, lines))
 
     def test_from_a_version(self):
@@ -190,7 +191,7 @@ class Watch(WithStore):
         self.fails(FAILED, 'does not have the changes', 'watch', '--from=99')
 
     def test_a_timeout_begins_anew_with_each_change(self):
-        client = self.watch('--timeout=4s')
+        client = self.watch('--timeout=10s')
         self.run_ok('set', 'a', '1')
         self.assertEqual(self.lines(client, 1), ['1\tset\ta\t1'])
         self.assertIn('nothing has changed', self.ended(client, TIMEOUT)[1])
@@ -211,7 +212,7 @@ class Watch(WithStore):
 
     def test_a_server_that_starts_again(self):
         state = self.folder / 'state'
-        job = self.serve(f'--state={state}')
+        job = self.serve(f'--state={state}', listen=f'127.0.0.1:{free_port()}')
         self.store = job.endpoints[0]
         client = self.watch('--count=3')
         self.run_ok('set', 'a', '1')
@@ -227,7 +228,7 @@ class Watch(WithStore):
                               r'ddpctl: connected again\n\Z')
 
     def test_a_server_that_has_forgotten(self):
-        job = self.serve()
+        job = self.serve(listen=f'127.0.0.1:{free_port()}')
         self.store = job.endpoints[0]
         client = self.watch('--initial', '--count=2')
         self.run_ok('set', 'a', '1')
@@ -246,13 +247,13 @@ class Bench(WithStore):
         self.run_ok('set', 'key', 'value')
         for words in ([], ['--op=set', '--clients=3'], ['--op=get', '--clients=3', '--shared'],
                       ['--value-size=100K', '--prefix=p/']):
-            figures = self.run_json('bench', '--duration=250ms', *words)
+            figures = self.run_json('bench', '--duration=1s', *words)
             self.assertGreater(figures['requests'], 0)
             self.assertGreater(figures['requests_per_s'], 0)
             self.assertLessEqual(figures['p50_us'], figures['p99_us'])
             self.assertLess(0, figures['max_us'])
         self.assertEqual(self.run_ok('list'), b'key\n')
-        self.assertRegex(self.run_ok('bench', '--duration=250ms').decode(),
+        self.assertRegex(self.run_ok('bench', '--duration=1s').decode(),
                          r'\Amix, 1 client, values of 64 bytes: \d+ requests/s\nlatency: p50 [^\n]+\n\Z')
 
     def test_an_interrupted_one_leaves_nothing(self):

@@ -1,5 +1,6 @@
 """ddpctl doctor: what it finds on this machine, and on one that a test has made worse."""
 
+import contextlib
 import json
 import os
 import resource
@@ -66,14 +67,15 @@ class Doctor(unittest.TestCase):
 
     def test_a_port_in_use_and_no_ssh(self):
         self.env['PATH'] = '/nowhere'
-        with socket.socket(socket.AF_INET6) as other:
-            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                other.bind(('::', 29400))
-                other.listen()
-            except OSError:
-                pass # another process has it: as good
-            found = self.findings()
+        found, ours = {'port': {'verdict': 'OK'}}, False
+        while not ours and found['port']['verdict'] == 'OK':
+            with socket.socket(socket.AF_INET6) as other:
+                other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                with contextlib.suppress(OSError): # another process has it: as good, if it keeps it
+                    other.bind(('::', 29400))
+                    other.listen()
+                    ours = True
+                found = self.findings()
         self.assertEqual((found['port']['verdict'], found['port']['found']), ('WARN', '29400 is in use'))
         self.assertEqual(found['remote shell']['verdict'], 'WARN')
 

@@ -14,7 +14,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import probe, wait_until
-from ddprund_run import TIMEOUT, USAGE, DdprundCase
+from ddprund_run import TIMEOUT, UNREACHABLE, USAGE, DdprundCase
 
 FAILED = 1
 CALL = 'all_reduce #3 (sum of 100 float32)'
@@ -51,8 +51,12 @@ class DumpCase(DdprundCase):
     def dump(self, store, *words):
         """What ddpctl dump prints as JSON; None while no agent answers."""
         code, out, err = self.ctl(store, '--json', '--timeout=2s', *words, verb='dump')
-        self.assertIn(code, (0, TIMEOUT, FAILED), err)  # the job may not be there yet
+        self.assertIn(code, (0, TIMEOUT, UNREACHABLE, FAILED), err)  # the job may not be there yet
         return json.loads(out) if code == 0 else None
+
+    def whole_dump(self, store, *words):
+        """The same of a job whose agents do answer, however long it takes."""
+        return json.loads(self.done(store, '--json', '--timeout=50s', *words, verb='dump'))
 
     def await_verdict(self, store, verdict, sentence, *words, answered=None):
         def found():
@@ -66,7 +70,7 @@ class DumpCase(DdprundCase):
         return wait_until(found, f'{verdict}: {sentence}')
 
     def text(self, store, *words):
-        return self.done(store, *words, verb='dump').decode()
+        return self.done(store, '--timeout=50s', *words, verb='dump').decode()
 
 
 class OneNode(DumpCase):
@@ -91,7 +95,7 @@ class OneNode(DumpCase):
         _, store = self.one_node('behind', 1)
         self.await_verdict(store, 'behind', 'rank 1 has not called all_reduce #3, in which ranks 0 and 2 wait')
         folder = self.folder / 'dump'
-        dump = self.dump(store, f'--output={folder}')
+        dump = self.whole_dump(store, f'--output={folder}')
         self.assertEqual(sorted(os.listdir(folder)), ['rank_0', 'rank_1', 'rank_2'])
         for rank in range(3):
             records = dump['ranks'][str(rank)]
@@ -139,7 +143,7 @@ class OneNode(DumpCase):
         sentence = 'rank 1 has not called all_reduce #3, in which ranks 0 and 2 wait'
         dump = self.await_verdict(store, 'behind', sentence)
         os.kill(dump['communicators'][0]['members'][1]['pid'], signal.SIGKILL)
-        killed = wait_until(lambda: [member for member in self.dump(store)['communicators'][0]['members']
+        killed = wait_until(lambda: [member for member in self.whole_dump(store)['communicators'][0]['members']
                                      if member['exit_code'] is not None], 'its end')
         self.assertEqual([(member['rank'], member['exit_code'], member['last_completed']) for member in killed],
                          [(1, 137, 2)])
@@ -148,7 +152,7 @@ class OneNode(DumpCase):
     def test_only_the_last_records(self):
         _, store = self.one_node('behind', 1, '--flight-records=16')
         self.await_verdict(store, 'behind', 'rank 1 has not called all_reduce #3, in which ranks 0 and 2 wait')
-        dump = self.dump(store, '--last=1')
+        dump = self.whole_dump(store, '--last=1')
         self.assertEqual([len(dump['ranks'][rank]['entries']) for rank in '012'], [1, 1, 1])
 
     def test_no_records(self):

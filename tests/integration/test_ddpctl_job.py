@@ -22,6 +22,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DEADLINE, wait_until
 from ddprund_run import DDPCTL, DENIED, TIMEOUT, UNREACHABLE, USAGE, DdprundCase
+from nodes import free_port
 
 FAILED = 1
 STOPPED = 143
@@ -444,7 +445,7 @@ class Changes(JobCase):
         self.node('a', '--shutdown-timeout=1h',
                   worker='trap "" TERM; until test -e go; do sleep 0.02; done')
         self.await_runs(1)
-        self.fails(TIMEOUT, 'job train is ending with generation', 'stop', '--timeout=3')
+        self.fails(TIMEOUT, 'job train is ending with generation', 'stop', '--timeout=8')
         out = self.text('--no-wait', verb='stop')
         self.assertRegex(out, r'\Ajob train is ending with generation \d+: stopped by request\n\Z')
         workers = self.job()['nodes'][0]['workers']
@@ -499,7 +500,7 @@ class Changes(JobCase):
         self.assertEqual((told['done'], told['jobs'][0]['seated']), (True, 3))
         self.assertEqual(told['jobs'][0]['wanted']['size'], '3:3')
         self.fails(TIMEOUT, 'waiting for 1 more node: 3 of at least 4', 'scale', '4:4',
-                   '--timeout=3')
+                   '--timeout=8')
         self.node('d', nnodes='1:2')
         self.await_runs(4)
 
@@ -576,7 +577,7 @@ class LeftOut(JobCase):
         self.assertEqual(job['reason'], 'node b is left out: node check failed (exit code 3): no GPU')
 
     def test_quarantine_outlives_the_store_and_the_node(self):
-        service = self.serve_again('127.0.0.1:0')
+        service = self.serve_again(f'127.0.0.1:{free_port()}')
         self.begin('ab', '--quarantine=2', '--max-restarts=1', nnodes='2:2')
         self.await_runs(2)
         self.begin('c', '--quarantine=2', '--max-restarts=1', nnodes='2:2')
@@ -624,7 +625,7 @@ class LeftOut(JobCase):
 
     def test_too_few_are_left(self):
         """All wait for others, as long as they may, and say who is left out."""
-        self.begin('ab', '--quarantine=1', '--join-timeout=1s', nnodes='2:2')
+        self.begin('ab', '--quarantine=1', '--join-timeout=8s', nnodes='2:2')
         self.await_runs(2)
         (self.folder / 'fail-2').touch()
         for name, text in (('a', 'waiting for 1 more node: 1 of at least 2 is here; left out: node b (first cause of '

@@ -116,7 +116,7 @@ class Rendezvous(DdprunCase):
         """Both have the same host name, and so the same scope for the workers of a node."""
         endpoint = f'127.0.0.1:{free_port()}'
         nodes = [self.start('--nnodes=2', f'--node-rank={node}', '--nproc-per-node=2', f'--rdzv-endpoint={endpoint}',
-                            '--rdzv-id=hvd', '--no-prefix', '--max-restarts=1', self.client, 'fail')
+                            '--rdzv-id=hvd', '--lease=10m', '--no-prefix', '--max-restarts=1', self.client, 'fail')
                  for node in range(2)]
         for node in nodes:
             self.assertEqual(node.wait(), 0, node.err)
@@ -129,7 +129,7 @@ class Rendezvous(DdprunCase):
         endpoint = f'127.0.0.1:{free_port()}'
         sizes = (2, 1, 3)
         nodes = [self.start('--nnodes=3', f'--node-rank={node}', f'--nproc-per-node={size}',
-                            f'--rdzv-endpoint={endpoint}', '--rdzv-id=hvd', '--no-prefix', self.client)
+                            f'--rdzv-endpoint={endpoint}', '--rdzv-id=hvd', '--lease=10m', '--no-prefix', self.client)
                  for node, size in enumerate(sizes)]
         for node, size, first in zip(nodes, sizes, (0, 2, 3)):
             self.assertEqual(node.wait(), 0, node.err)

@@ -37,7 +37,7 @@ def permitted():
 @unittest.skipUnless(permitted(), 'network namespaces may not be made here')
 class WorkerKeys(DdprundCase):
     def two_nodes(self, script, *options):
-        words = ' '.join(['--nnodes=2', '--rdzv-id=train', f'--rdzv-endpoint={STORE}', '--no-prefix',
+        words = ' '.join(['--nnodes=2', '--lease=10m', '--rdzv-id=train', f'--rdzv-endpoint={STORE}', '--no-prefix',
                           *options])
         program, *rest = INSIDE
         job = self.start(*rest, 'sh', '-c', BOTH.format(words), DDPRUN, script, program=program)

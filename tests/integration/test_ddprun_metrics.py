@@ -269,7 +269,7 @@ class OneNode(MetricsCase):
 class SeveralNodes(MetricsCase):
     def node(self, name, endpoint, port, *words, nnodes='2'):
         job = self.start(f'--nnodes={nnodes}', *words, '--nproc-per-node=1', '--rdzv-id=train', f'--rdzv-endpoint={endpoint}',
-                         f'--metrics-listen={port}', '--node-rank', name, 'sh', '-c', WORKER)
+                         '--lease=10m', f'--metrics-listen={port}', '--node-rank', name, 'sh', '-c', WORKER)
         self.addCleanup((self.folder / 'end').touch)
         return job
 

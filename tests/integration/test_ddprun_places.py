@@ -18,7 +18,8 @@ PRINT = 'echo "$RANK $ROLE_NAME $ROLE_RANK/$ROLE_WORLD_SIZE $MASTER_ADDR $MASTER
 class Places(NodesCase):
     def run_nodes(self, *of_each, common=('--nproc-per-node=2',)):
         """A node for each list of options; its workers' lines by rank."""
-        agents = [self.start(f'--nnodes={len(of_each)}', '--no-prefix', *common, *words, 'sh', '-c', PRINT)
+        agents = [self.start(f'--nnodes={len(of_each)}', '--lease=10m', '--no-prefix', *common, *words, 'sh', '-c',
+                             PRINT)
                   for words in of_each]
         lines = []
         for agent in agents:
@@ -78,7 +79,8 @@ class Places(NodesCase):
         endpoint = f'--rdzv-endpoint=127.0.0.1:{free_port()}'
         with socket.create_server(('', 0)) as taken:
             wanted = taken.getsockname()[1]
-            agents = [self.start('--nnodes=2', '--no-prefix', endpoint, f'--master-port={wanted}', 'sh', '-c', PRINT)
+            agents = [self.start('--nnodes=2', '--lease=10m', '--no-prefix', endpoint, f'--master-port={wanted}',
+                                 'sh', '-c', PRINT)
                       for _ in range(2)]
             for agent in agents:
                 self.assertEqual(agent.wait(), 0, agent.err)

@@ -21,7 +21,8 @@ import etcd_cluster
 import takeovers
 from ddprun_run import wait_until
 from ddprund_run import CONFIG, DDPCTL, DdprundCase
-from etcd_cluster import VERSION, Cluster, FakeEtcd, free_ports, http_answer
+from etcd_cluster import VERSION, Cluster, FakeEtcd, http_answer
+from nodes import free_ports
 from raw_store import SESSION_CLOSE, SESSION_OPEN, SET, SET_EPHEMERAL, TRY_GET, RawStore, frame, packed, set_frame
 from takeovers import Writer, connect_any
 
@@ -97,7 +98,7 @@ class OneMember(EtcdCase):
     def test_a_standby_names_the_leader(self):
         leader = self.leader(0)
         standby = self.standby(1)
-        code, _, err = self.ctl(standby.endpoint, '--timeout=1s', 'get', 'a')
+        code, _, err = self.ctl(standby.endpoint, '--timeout=5s', 'get', 'a')
         self.assertNotEqual(code, 0)
         self.assertIn(f'this store is a standby; the leader is {leader.endpoint}', err)
         self.stop(standby)
@@ -139,7 +140,7 @@ class OneMember(EtcdCase):
 
     def test_a_key_that_is_taken_away(self):
         """The lease goes on, but no longer says that this one leads."""
-        leader = self.leader(0, lease='3s')
+        leader = self.leader(0, lease='15s')
         self.set(leader, 'a', '1')
         self.etcd.members[0].post('/v3/kv/deleterange', {
             'key': base64.b64encode(b'/jobs/').decode(), 'range_end': base64.b64encode(b'/jobs0').decode()})
@@ -156,8 +157,8 @@ class OneMember(EtcdCase):
         self.stop(standby)
 
     def test_a_paused_leader_is_fenced(self):
-        leader = self.leader(0, lease='2s')
-        standby = self.standby(1, lease='2s')
+        leader = self.leader(0, lease='10s')
+        standby = self.standby(1, lease='10s')
         self.set(leader, 'a', 'old')
         before = RawStore(leader.endpoint)
         leader.signal(signal.SIGSTOP)
@@ -201,7 +202,7 @@ class OneMember(EtcdCase):
         leader, standby = self.leader(0), self.standby(1)
         go = self.folder / 'go'
         job = self.start('--nnodes=1:2', f'--rdzv-endpoint={leader.endpoint},{standby.endpoint}', '--rdzv-id=x',
-                         '--nproc-per-node=2', '--no-prefix', 'sh', '-c',
+                         '--lease=10m', '--nproc-per-node=2', '--no-prefix', 'sh', '-c',
                          f'echo up $$; until [ -e {go} ]; do sleep 0.05; done; echo done $$')
         job.read_until('up ', 2)
         self.kill(leader)
@@ -334,8 +335,8 @@ class OneMember(EtcdCase):
         go = self.folder / 'go'
 
         def start(first, second, *words):
-            return self.start(f'--rdzv-endpoint={first.endpoint},{second.endpoint}', '--rdzv-id=x', '--no-prefix', *words,
-                              'sh', '-c', f'echo runs; until [ -e {go} ]; do sleep 0.05; done')
+            return self.start(f'--rdzv-endpoint={first.endpoint},{second.endpoint}', '--rdzv-id=x', '--lease=10m',
+                              '--no-prefix', *words, 'sh', '-c', f'echo runs; until [ -e {go} ]; do sleep 0.05; done')
 
         job = start(leader, standby, '--nnodes=1')
         job.read_until('runs')

@@ -33,8 +33,8 @@ class Horovod(DdprunCase):
 
     def test_two_nodes_and_a_restart(self):
         endpoint = f'127.0.0.1:{free_port()}'
-        nodes = [self.start('--nnodes=2', f'--node-rank={node}', '--nproc-per-node=2', f'--rdzv-endpoint={endpoint}',
-                            '--rdzv-id=hvd', '--no-prefix', '--max-restarts=1', WORKER, 'fail')
+        nodes = [self.start('--nnodes=2', '--lease=10m', f'--node-rank={node}', '--nproc-per-node=2',
+                            f'--rdzv-endpoint={endpoint}', '--rdzv-id=hvd', '--no-prefix', '--max-restarts=1', WORKER, 'fail')
                  for node in range(2)]
         for at, node in enumerate(nodes):
             self.assertEqual(node.wait(120), 0, node.err)
@@ -43,7 +43,7 @@ class Horovod(DdprunCase):
 
     def test_nodes_of_different_sizes(self):
         endpoint = f'127.0.0.1:{free_port()}'
-        nodes = [self.start('--nnodes=2', f'--node-rank={node}', f'--nproc-per-node={node + 1}',
+        nodes = [self.start('--nnodes=2', '--lease=10m', f'--node-rank={node}', f'--nproc-per-node={node + 1}',
                             f'--rdzv-endpoint={endpoint}', '--rdzv-id=hvd', '--no-prefix', WORKER)
                  for node in range(2)]
         for at, node in enumerate(nodes):

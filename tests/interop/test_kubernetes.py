@@ -5,6 +5,7 @@ scripts/setup interop has not installed that package, unless DDPRUN_INTEROP=1 de
 """
 
 import os
+import signal
 import subprocess
 import sys
 import unittest
@@ -65,17 +66,28 @@ class Template(DdprunCase):
 
 
 class Pod(DdprunCase):
-    def pod(self, index, *words):
+    def network(self):
+        """A process in a network of its own, whose port of the store no other test has."""
+        holder = self.start('--net', 'sh', '-c', 'ip link set lo up && echo up && exec sleep 1000',
+                            program='/usr/bin/unshare')
+        holder.read_until('up')
+        return holder
+
+    def pod(self, network, index, *words):
         """The pod of that index: its first process is what @words are."""
-        return self.start('--fork', '--pid', '--uts', '--mount', '--mount-proc', '--kill-child', 'sh', '-ec', POD,
-                          f'train-{index}', *words, program='/usr/bin/unshare',
+        return self.start(f'--net=/proc/{network.pid}/ns/net', 'unshare', '--fork', '--pid', '--uts', '--mount',
+                          '--mount-proc', '--kill-child', 'sh', '-ec', POD, f'train-{index}', *words,
+                          program='/usr/bin/nsenter',
                           env={'JOB_COMPLETION_INDEX': index, 'PET_NNODES': 2, 'XDG_CONFIG_HOME': self.folder / 'config'})
 
     def test_pods_of_an_indexed_job_meet(self):
-        pods = [self.pod(index, DDPRUN, '--no-prefix', 'sh', '-c', 'echo $RANK of $WORLD_SIZE $MASTER_ADDR $TORCHELASTIC_RUN_ID')
-                for index in (1, 0)]
+        network = self.network()
+        pods = [self.pod(network, index, DDPRUN, '--no-prefix', '--lease=10m', 'sh', '-c',
+                         'echo $RANK of $WORLD_SIZE $MASTER_ADDR $TORCHELASTIC_RUN_ID') for index in (1, 0)]
         for pod in pods:
             self.assertEqual(pod.wait(), 0, pod.err)
+        network.signal(signal.SIGKILL)
+        network.wait()
         self.assertEqual(sorted(pod.out for pod in pods),
                          [f'{rank} of 2 train-0.train.ns.svc.cluster.local k8s-train\n' for rank in (0, 1)])
 

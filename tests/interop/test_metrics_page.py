@@ -59,7 +59,8 @@ class PageCase(DdprundCase):
         for node in range(3):
             words = [f'--metrics-listen={self.port}'] if node == 0 else []
             jobs.append(self.start('--nnodes=2', '--nproc-per-node=4', '--max-restarts=3', '--rdzv-id=train',
-                                   f'--rdzv-endpoint={endpoint}', f'--node-rank={node}', *words, 'sh', '-c', WORKER))
+                                   '--lease=10m', f'--rdzv-endpoint={endpoint}', f'--node-rank={node}', *words,
+                                   'sh', '-c', WORKER))
             self.status(lambda status, node=node: len(status['job']['nodes']) == node + 1)
         self.status(lambda status: status['job']['generation'] == 1 and
                     sum(len(node['workers']) for node in status['job']['nodes']) == 8)
@@ -81,7 +82,7 @@ class Prometheus(PageCase):
         (self.folder / 'etcd').mkdir()
         etcd = Cluster(self.folder / 'etcd')
         self.addCleanup(etcd.close)
-        self.store = self.serve(f'--state={etcd.address()}')
+        self.store = self.serve(f'--state={etcd.address()}', '--state-lease=60s')
         self.store.read_until('leading as')
 
     def metrics(self):

@@ -44,7 +44,8 @@ class Mpich(DdprunCase):
 
     def test_over_nodes_of_different_sizes(self):
         nodes = [self.start('--nnodes=3', f'--node-rank={node}', f'--nproc-per-node={node + 1}',
-                            f'--rdzv-endpoint={self.endpoint()}', '--rdzv-id=mpi', '--no-prefix', PROGRAM)
+                            f'--rdzv-endpoint={self.endpoint()}', '--rdzv-id=mpi', '--lease=10m',
+                            '--no-prefix', PROGRAM)
                  for node in range(3)]
         for node in nodes:
             self.assertEqual(node.wait(), 0, node.err)

@@ -63,7 +63,7 @@ class OpenMpi(DdprunCase):
         """On one machine, where the ranks of two nodes would have one name for their shared memory."""
         endpoint = f'127.0.0.1:{free_port()}'
         nodes = [self.start('--mpi=openmpi', '--nnodes=3', f'--node-rank={node}', f'--nproc-per-node={node + 1}',
-                            f'--rdzv-endpoint={endpoint}', '--rdzv-id=mpi', '--no-prefix', PROGRAM,
+                            f'--rdzv-endpoint={endpoint}', '--rdzv-id=mpi', '--lease=10m', '--no-prefix', PROGRAM,
                             env={'OMPI_MCA_btl': 'self,tcp'})
                  for node in range(3)]
         for node in nodes:

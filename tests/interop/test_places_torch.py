@@ -19,9 +19,9 @@ from nodes import free_port
 
 DDPRUN = os.environ.get('DDPRUN', '')
 PYTHON = os.environ.get('INTEROP_PYTHON', '')
-LAUNCHERS = {'ddprun': [DDPRUN, '--no-prefix', '--failure-timeout=1s'],
+LAUNCHERS = {'ddprun': [DDPRUN, '--no-prefix', '--failure-timeout=1s', '--lease=10m'],
              'torchrun': [PYTHON, '-m', 'torch.distributed.run']}
-LIMIT = 60 # seconds
+LIMIT = 75 # seconds
 ATTEMPTS = {'ddprun': 1, 'torchrun': 3}
 
 SPAWN = '''

@@ -85,7 +85,9 @@ class Slurm(DdprunCase):
     def test_a_signal_before_the_limit(self):
         """Slurm signals each process of a step, and ddprun passes the signal on: a worker may see it twice."""
         job = self.submit('$DDPRUN --no-prefix sh -c "trap \'echo saved \$RANK; exit 0\' USR1; echo up; '
-                          'while :; do sleep 1000 & wait \\$!; done"', '-N3', '--signal=USR1@120', '--time=2')
+                          'while :; do sleep 1000 & wait \\$!; done"', '-N3', '--signal=USR1@120', '--time=60')
+        self.wait_for(job, 'up', 3)
+        self.cluster.run('scontrol', 'update', f'JobId={job}', 'TimeLimit=2')  # Slurm looks twice a minute
         self.assertEqual(self.wait(job), '0:0', self.cluster.output(job))
         saved = [line for line in self.cluster.output(job).splitlines() if line.startswith('saved ')]
         self.assertEqual(sorted(set(saved)), ['saved 0', 'saved 1', 'saved 2'])
@@ -93,7 +95,7 @@ class Slurm(DdprunCase):
     def test_requeued_where_nodes_do_not_meet(self):
         """Exit code 75 is one with which slurm.conf tells Slurm to try again (RequeueExit), after two minutes."""
         job = self.submit('srun -N1 --ntasks=1 $DDPRUN --nnodes=2 --rdzv-endpoint=127.0.0.1:$((20000 + RANDOM % 9000)) '
-                          '--join-timeout=1s true', '-N3', '--requeue')
+                          '--join-timeout=10s true', '-N3', '--requeue')
         wait_until(lambda: self.cluster.field(job, 'Restarts') == '1', 'its requeueing')
         wait_until(lambda: self.state(job) == 'PENDING', 'its place in the queue')
         self.assertIn('waiting for 1 more node', self.cluster.output(job))

@@ -56,7 +56,7 @@ class SshCase(DdprunCase):
 
     def launcher(self, key='user', **options):
         options = {'StrictHostKeyChecking': 'yes', 'UserKnownHostsFile': self.keys / 'known', 'BatchMode': 'yes',
-                   'IdentitiesOnly': 'yes', 'ConnectTimeout': 5, 'ServerAliveInterval': 1, **options}
+                   'IdentitiesOnly': 'yes', 'ConnectTimeout': 60, 'ServerAliveInterval': 5, **options}
         words = ' '.join(f'-o {name}={value}' for name, value in options.items())
         return f'ssh -F none -p {self.port} -i {self.keys}/{key} {words}'
 
@@ -148,8 +148,8 @@ class Namespaces(SshCase):
 
     def test_a_cable_that_is_pulled(self):
         """The node without the network ends its worker within its lease, and the others go on."""
-        job = self.begin('--nnodes=1:2', '--lease=2s', '--shutdown-timeout=1s', '--join-timeout=5s', '--no-prefix', 'sh', '-c',
-                         'echo "$(hostname) of $WORLD_SIZE"; [ $WORLD_SIZE = 1 ] || sleep 1000')
+        job = self.begin('--nnodes=1:2', '--lease=5s', '--shutdown-timeout=1s', '--join-timeout=20s', '--no-prefix',
+                         'sh', '-c', 'echo "$(hostname) of $WORLD_SIZE"; [ $WORLD_SIZE = 1 ] || sleep 1000')
         job.read_until('of 2', 2)
         self.wires.cut('two')
         self.assertEqual(job.wait(), 0, job.err)

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import socketserver
 import struct
 import subprocess
@@ -13,19 +12,10 @@ import threading
 import urllib.request
 from base64 import b64decode, b64encode
 
-from ddprun_run import wait_until
+from ddprun_run import DEADLINE, wait_until
+from nodes import free_ports
 
 ETCD = shutil.which('etcd', path=os.environ.get('PATH', '') + ':/usr/bin:/usr/local/bin')
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for sock in sockets:
-        sock.bind(('127.0.0.1', 0))
-    ports = [sock.getsockname()[1] for sock in sockets]
-    for sock in sockets:
-        sock.close()
-    return ports
 
 
 class Member:
@@ -47,7 +37,7 @@ class Member:
             self.process.kill()
         self.process.wait()
 
-    def post(self, path, body, token=None, timeout=10):
+    def post(self, path, body, token=None, timeout=DEADLINE):
         """The answer to a request to the gateway, or None."""
         headers = {'Authorization': token} if token else {}
         request = urllib.request.Request(f'http://127.0.0.1:{self.port}{path}', json.dumps(body).encode(), headers)

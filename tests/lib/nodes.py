@@ -436,3 +436,11 @@ def free_port():
         with socket.socket() as sock, contextlib.suppress(OSError):
             sock.bind(('', port))
             return port
+
+
+def free_ports(count):
+    """So many different ones."""
+    ports = set()
+    while len(ports) < count:
+        ports.add(free_port())
+    return list(ports)

@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 from ddprun_run import wait_until
+from nodes import free_ports
 
 SERVERS = ('munged', 'slurmctld', 'slurmd')
 NODES = 3
@@ -36,16 +37,6 @@ def enter_namespace():
               'mount --bind "$hosts" /etc/hosts; rm "$hosts"; exec "$@"')
     os.environ[ENTERED] = '1'
     os.execvp('unshare', ['unshare', '--mount', 'sh', '-c', script, 'sh', sys.executable, *sys.argv])
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(('127.0.0.1', 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class SlurmCluster:

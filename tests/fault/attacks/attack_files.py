@@ -156,7 +156,7 @@ class Memory(DdprundCase):
                                        f'--rdzv-endpoint={endpoint}', 'true'], env=env,
                                       stderr=subprocess.DEVNULL) as job:
                     agent = wait_until(lambda: children(job.pid), 'the agent')[0]
-                    wait_until(lambda: not may_read(agent), 'an agent that hides', 20)
+                    wait_until(lambda: not may_read(agent), 'an agent that hides')
                     open_to_all = may_read(store.pid)
                     job.terminate()
                 store.terminate()

@@ -93,7 +93,7 @@ class MasterPort(DdprundCase):
 
     def start_two(self, *words, command):
         endpoint = f'--rdzv-endpoint=127.0.0.1:{free_port()}'
-        return [self.start('--nnodes=2', endpoint, '--max-restarts=1', *words, '--no-prefix', *command,
+        return [self.start('--nnodes=2', endpoint, '--lease=10m', '--max-restarts=1', *words, '--no-prefix', *command,
                            env=OWN) for _ in range(2)]
 
     def test_a_port_of_a_job_of_two_nodes(self):

@@ -15,17 +15,23 @@ from strangers import as_stranger, needs_strangers
 
 SHM, PEER = 1, 1
 JOIN_KIND, JOIN = 4, 2
-DEAF = 10  # seconds; a rank that listens answers at once
+DEAF = 60  # seconds; a rank that listens answers at once, if it is run
+
+
+def open_files(pid):
+    """What the descriptors of @pid are; some may be closed meanwhile."""
+    found = set()
+    for name in os.listdir(f'/proc/{pid}/fd'):
+        try:
+            found.add(os.readlink(f'/proc/{pid}/fd/{name}'))
+        except OSError:
+            pass
+    return found
 
 
 def local_names(pid):
     """The abstract names on which process @pid listens."""
-    inodes = set()
-    for name in os.listdir(f'/proc/{pid}/fd'):
-        try:
-            inodes.add(os.readlink(f'/proc/{pid}/fd/{name}'))
-        except OSError:
-            pass
+    inodes = open_files(pid)
     with open('/proc/net/unix', encoding='ascii', errors='replace') as file:
         rows = [line.split() for line in file.readlines()[1:]]
     return sorted({row[7][1:] for row in rows
@@ -34,8 +40,7 @@ def local_names(pid):
 
 def tcp_ports(pid):
     """The IPv4 ports on which process @pid listens."""
-    inodes = {os.readlink(f'/proc/{pid}/fd/{name}') for name in os.listdir(f'/proc/{pid}/fd')
-              if os.path.islink(f'/proc/{pid}/fd/{name}')}
+    inodes = open_files(pid)
     with open(f'/proc/{pid}/net/tcp', encoding='ascii') as file:
         rows = [line.split() for line in file.readlines()[1:]]
     return [int(row[1].split(':')[1], 16) for row in rows if row[3] == '0A' and f'socket:[{row[9]}]' in inodes]

@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'lib'))
 from ddprun_run import DEADLINE, wait_until
 from ddprund_run import DDPCTL, DENIED, DdprundCase, connect, has_ipv6, own_address
-from nodes import LONG_LEASE, free_port
+from nodes import free_port
 from strangers import STRANGER, as_stranger, needs_strangers, reachable
 
 PREAMBLE = b'DDPS' + struct.pack('<HH', 3, 3)
@@ -92,7 +92,7 @@ class Impostors(DdprundCase):
         store, end = f'127.0.0.1:{free_port()}', self.folder / 'end'
         state = f'--state={self.folder}/state'
         daemon = self.serve(state, listen=store)
-        node = self.start('--nnodes=1:2', '--settle=50ms', f'--lease={LONG_LEASE}', '--rdzv-id=train',
+        node = self.start('--nnodes=1:2', '--settle=50ms', '--lease=10m', '--rdzv-id=train',
                           f'--rdzv-endpoint={store}', '--no-prefix', 'sh', '-c',
                           f'echo runs; until test -e {end}; do sleep 0.05; done')
         node.read_until('runs')

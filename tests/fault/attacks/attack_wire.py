@@ -154,13 +154,13 @@ class Ranks(WireCase):
     """Ranks that talk through TCP, as on two machines. That nobody between reads what they say is in
     Between."""
 
-    def ranks(self, *words, before=''):
+    def ranks(self, *words, before='', limit=20):
         command = f'{before} exec {probe("ranks")} /'
         return self.start(*words, '--nproc-per-node=3', 'sh', '-c', command,
-                          env={'DDP_FORCE_TCP': 1, 'DDP_INIT_TIMEOUT': 20, 'DDP_TIMEOUT': 20})
+                          env={'DDP_FORCE_TCP': 1, 'DDP_INIT_TIMEOUT': limit, 'DDP_TIMEOUT': limit})
 
     def test_they_meet_by_tls(self):
-        job = self.ranks('--tls-ranks', before='env;')
+        job = self.ranks('--tls-ranks', before='env;', limit=50)
         self.assertEqual(job.wait(), 0, job.err)
         self.assertIn('received ', job.out)
         self.assertIn('DDPRUN_TLS_RANKS=1', job.out)
@@ -297,6 +297,11 @@ class Strangers(WireCase):
         self.assertEqual(self.ended(job, b'\x16'), b'')
         self.assertEqual(self.ended(job, b'\x16\x03\x01\x01\x00' + bytes(255)), b'')
         job.read_until('its greeting was not complete in time', 2)
+        self.stop(job)
+
+    @needs_tls
+    def test_a_greeting_that_is_too_long(self):
+        job = self.serve('--tls', '--greeting-timeout=1m')
         self.assertEqual(self.ended(job, b'\x16\x03\x01\x40\x00'), b'')
         job.read_until('first TLS record is too long')
         self.stop(job)
@@ -440,7 +445,7 @@ class Between(WireCase):
         client = self.there('n1', DDPCTL, 'store', *tls, 'set', SECRET_KEY, SECRET_VALUE,
                             env={'DDPRUN_STORE': endpoint})
         self.assertEqual(client.wait(), 0, client.err)
-        nodes = [self.there(node, DDPRUN, '--nnodes=2', '--nproc-per-node=1', '--rdzv-id=overheard',
+        nodes = [self.there(node, DDPRUN, '--nnodes=2', '--nproc-per-node=1', '--lease=10m', '--rdzv-id=overheard',
                             f'--rdzv-endpoint={endpoint}', *words, probe('words'), self.WORD,
                             self.OTHER) for node in ('n1', 'n2')]
         for node in nodes:
