@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import socketserver
 import struct
 import subprocess
