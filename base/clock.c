@@ -25,6 +25,11 @@ static uint64_t boottime_us(void *ctx)
     return clock_ns(CLOCK_BOOTTIME) / 1000;
 }
 
+uint64_t ddpi_now_ns(void)
+{
+    return clock_ns(CLOCK_MONOTONIC);
+}
+
 uint64_t ddpi_now_coarse_ns(void)
 {
     return clock_ns(CLOCK_MONOTONIC_COARSE);

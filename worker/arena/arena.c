@@ -80,6 +80,7 @@ struct ddpi_arena {
     struct shared *shared;
     struct ddpi_windows *windows;  /* NULL: none */
     struct ddpi_arena_view *views; /* by rank */
+    struct ddpi_copy_choice copy_choice;
 };
 
 /* ---- the file ---- */
@@ -214,6 +215,11 @@ uint32_t ddpi_arena_ranks(const struct ddpi_arena *arena)
 bool ddpi_arena_is_crowded(const struct ddpi_arena *arena)
 {
     return arena->crowded;
+}
+
+struct ddpi_copy_choice *ddpi_arena_copy_choice(struct ddpi_arena *arena)
+{
+    return &arena->copy_choice;
 }
 
 void *ddpi_arena_lives(const struct ddpi_arena *arena)

@@ -16,6 +16,7 @@
 #define DDPI_ARENA_H
 
 #include "call_header.h"
+#include "copy_choice.h"
 #include "windows.h"
 
 #include <stdatomic.h>
@@ -47,6 +48,9 @@ struct ddpi_windows *ddpi_arena_windows(const struct ddpi_arena *arena);
 uint32_t ddpi_arena_rank(const struct ddpi_arena *arena);
 uint32_t ddpi_arena_ranks(const struct ddpi_arena *arena);
 bool ddpi_arena_is_crowded(const struct ddpi_arena *arena);
+
+/* How this rank copies in. */
+struct ddpi_copy_choice *ddpi_arena_copy_choice(struct ddpi_arena *arena);
 
 /* The page of the words that show who lives (lives.h). */
 void *ddpi_arena_lives(const struct ddpi_arena *arena);

@@ -10,10 +10,11 @@
 #include "arena_op.h"
 
 #include "chunks_op.h"
-#include "copy_out.h"
+#include "clock.h"
 #include "direct_op.h"
 #include "reduce.h"
 #include "reduce_any.h"
+#include "stream_copy.h"
 
 #include <string.h>
 
@@ -92,6 +93,37 @@ static uint8_t *piece_of(const struct ddpi_arena_op *op, uint32_t rank)
     return ddpi_arena_piece(op->arena, op->round, rank, op->room);
 }
 
+/* ---- which way copies take ---- */
+
+/* Where ranks outnumber the processors, some share a processor and so its caches. */
+static void choose_way(struct ddpi_arena_op *op)
+{
+    if (ddpi_arena_is_crowded(op->arena))
+        return;
+    struct ddpi_copy_way way = ddpi_copy_next(ddpi_arena_copy_choice(op->arena), op->longest);
+    op->streams = way.streams;
+    op->is_timed = way.is_timed;
+}
+
+static uint64_t start_clock(const struct ddpi_arena_op *op)
+{
+    return op->is_timed ? ddpi_now_ns() : 0;
+}
+
+static void stop_clock(struct ddpi_arena_op *op, uint64_t started_ns)
+{
+    if (op->is_timed)
+        op->spent_ns += ddpi_now_ns() - started_ns;
+}
+
+static void note_time(const struct ddpi_arena_op *op)
+{
+    if (op->is_timed)
+        ddpi_copy_note(ddpi_arena_copy_choice(op->arena), op->longest, op->streams, op->spent_ns);
+}
+
+/* ---- copies ---- */
+
 /* Of a pre-multiplied reduction the factor is applied on the way in. */
 static void copy_in(const struct ddpi_arena_op *op, uint8_t *to, const struct ddpi_piece *from)
 {
@@ -100,6 +132,8 @@ static void copy_in(const struct ddpi_arena_op *op, uint8_t *to, const struct dd
         return;
     if (task->factor != 1)
         ddpi_scale(to, from->bytes, from->len / task->element_size, task->call.dtype, task->factor);
+    else if (op->streams)
+        ddpi_stream_copy(to, from->bytes, from->len);
     else
         memcpy(to, from->bytes, from->len);
     op->task->bytes_sent += from->len;
@@ -206,7 +240,7 @@ static void take(const struct ddpi_arena_op *op, const struct ddpi_piece *to, co
     if (to->len == 0)
         return;
     if (all > DDPI_ARENA_STREAM && !just_read)
-        ddpi_copy_out(to->bytes, from, to->len);
+        ddpi_stream_copy(to->bytes, from, to->len);
     else
         memcpy(to->bytes, from, to->len);
     op->task->bytes_received += to->len;
@@ -351,8 +385,10 @@ void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct
     set_pieces(op);
     op->chunked = !is_short(op) && ddpi_chunks_are_possible(op);
     op->shows = op->room == DDPI_ARENA_LARGE && ddpi_direct_is_possible(op);
-    if (!op->shows)
-        copy_own_part(op);
+    if (op->shows)
+        return;
+    choose_way(op);
+    copy_own_part(op);
 }
 
 /* ---- counts of uneven parts ---- */
@@ -418,6 +454,7 @@ static enum ddpi_arena_result start_round(struct ddpi_arena_op *op, struct ddp_e
              ddpi_arena_grow(op->arena, err) != DDP_OK)
         return DDPI_ARENA_NO_ROOM;
     op->round = ddpi_arena_next_round(op->arena);
+    uint64_t started_ns = start_clock(op);
     if (!op->checked)
         ddpi_arena_set_call(op->arena, op->round, &op->task->call);
     if (op->shows)
@@ -426,6 +463,7 @@ static enum ddpi_arena_result start_round(struct ddpi_arena_op *op, struct ddp_e
         copy_counts_in(op);
     else if (is_one_of(row_of(op)->copies_in, op, me))
         copy_all_in(op);
+    stop_clock(op, started_ns);
     ddpi_arena_arrive(op->arena, op->round);
     op->stage = DDPI_ARENA_ARRIVE;
     return DDPI_ARENA_WAITS;
@@ -452,6 +490,7 @@ static void meet_shown(struct ddpi_arena_op *op)
     op->direct = ddpi_direct_look(op);
     op->stage = op->direct ? DDPI_ARENA_WORK : DDPI_ARENA_COPY_IN;
     if (!op->direct) {
+        choose_way(op);
         copy_own_part(op);
         return;
     }
@@ -464,7 +503,9 @@ static void meet_chunked(struct ddpi_arena_op *op)
 {
     op->reduced = !op->reduced;
     if (op->reduced) {
+        uint64_t started_ns = start_clock(op);
         ddpi_chunks_reduce(op, whole_at(op, NULL).len);
+        stop_clock(op, started_ns);
         op->round = ddpi_arena_next_round(op->arena);
         ddpi_arena_arrive(op->arena, op->round);
         op->stage = DDPI_ARENA_ARRIVE;
@@ -534,8 +575,10 @@ static void fetch_piece(const struct ddpi_arena_op *op)
 
 static void finish_round(struct ddpi_arena_op *op)
 {
+    uint64_t started_ns = start_clock(op);
     if (is_one_of(row_of(op)->takes, op, ddpi_arena_rank(op->arena)))
         copy_all_out(op);
+    stop_clock(op, started_ns);
     fetch_piece(op);
     if (is_short(op)) /* by now the others have seen this rank, so it costs less */
         ddpi_arena_tell_arrived(op->arena);
@@ -543,6 +586,8 @@ static void finish_round(struct ddpi_arena_op *op)
         move_spot(op);
     op->done += row_of(op)->in == PARTS ? op->block : op->piece;
     op->stage = op->done < op->longest ? DDPI_ARENA_COPY_IN : DDPI_ARENA_OVER;
+    if (op->stage == DDPI_ARENA_OVER)
+        note_time(op);
 }
 
 bool ddpi_arena_is_ready(const struct ddpi_arena_op *op)

@@ -4,13 +4,14 @@
  */
 #include "chunks_op.h"
 
-#include "copy_out.h"
 #include "reduce.h"
+#include "stream_copy.h"
 
 #include <string.h>
 
 enum {
     LINE = 64,
+    BLOCK = 16 * 1024, /* bytes of a result that stay in a first-level cache */
     /* Bytes from which ranks that outnumber the processors gain more by copying less than they lose
      * by waiting for each other; measured with 4 and 8 ranks on two processors. */
     CROWDED_LEAST = 1024 * 1024,
@@ -39,10 +40,13 @@ static uint8_t *piece_of(const struct ddpi_arena_op *op, uint64_t round, uint32_
 }
 
 /* Of a pre-multiplied reduction the factor is applied on the way in. */
-static void copy_in(const struct ddpi_task *task, uint8_t *to, const uint8_t *from, size_t len)
+static void copy_in(const struct ddpi_arena_op *op, uint8_t *to, const uint8_t *from, size_t len)
 {
+    const struct ddpi_task *task = op->task;
     if (task->factor != 1)
         ddpi_scale(to, from, len / task->element_size, task->call.dtype, task->factor);
+    else if (op->streams)
+        ddpi_stream_copy(to, from, len);
     else
         memcpy(to, from, len);
 }
@@ -54,9 +58,28 @@ void ddpi_chunks_copy_in(const struct ddpi_arena_op *op, size_t len)
     size_t end = own.first + own.count;
     const uint8_t *from = op->task->send + op->done;
     uint8_t *to = piece_of(op, op->round, me);
-    copy_in(op->task, to, from, own.first);
-    copy_in(op->task, to + end, from + end, len - end);
+    copy_in(op, to, from, own.first);
+    copy_in(op, to + end, from + end, len - end);
     op->task->bytes_sent += len; /* counted as on every way */
+}
+
+/* Reduce @len bytes at @at to this rank's buffer and to its piece. */
+static void reduce_block(const struct ddpi_arena_op *op, struct ddpi_reduction *work, size_t at,
+                         size_t len)
+{
+    const struct ddpi_task *task = op->task;
+    uint32_t me = ddpi_arena_rank(op->arena);
+    uint8_t *result = task->recv + op->done + at, *shown = piece_of(op, op->round + 1, me) + at;
+    for (uint32_t rank = 0; rank < work->nin; rank++)
+        work->in[rank] = piece_of(op, op->round, rank) + at;
+    work->in[me] = task->send + op->done + at;
+    work->out[0] = result;
+    work->out[1] = shown;
+    work->nout = op->streams ? 1 : 2;
+    work->count = len / task->element_size;
+    ddpi_reduce_many(work);
+    if (op->streams)
+        ddpi_stream_copy(shown, result, len);
 }
 
 void ddpi_chunks_reduce(const struct ddpi_arena_op *op, size_t len)
@@ -67,23 +90,19 @@ void ddpi_chunks_reduce(const struct ddpi_arena_op *op, size_t len)
     double factors[DDPI_REDUCE_MOST];
     bool found = false;
     struct ddpi_reduction work = {
-        .out = {task->recv + op->done + own.first, piece_of(op, op->round + 1, me) + own.first},
         .nin = ddpi_arena_ranks(op->arena),
-        .nout = 2,
-        .count = own.count / task->element_size,
         .dtype = task->call.dtype,
         .op = task->call.op,
         .divisor = task->call.op == DDP_AVERAGE ? ddpi_arena_ranks(op->arena) : 1,
         .non_finite = task->call.finite_check ? &found : NULL};
-    for (uint32_t rank = 0; rank < work.nin; rank++) {
-        work.in[rank] = piece_of(op, op->round, rank) + own.first;
-        factors[rank] = 1;
-    }
-    work.in[me] = task->send + op->done + own.first;
-    factors[me] = task->factor;
+    for (uint32_t rank = 0; rank < work.nin; rank++)
+        factors[rank] = rank == me ? task->factor : 1;
     if (task->factor != 1)
         work.factor = factors;
-    ddpi_reduce_many(&work);
+    for (size_t done = 0; done < own.count; done += BLOCK) {
+        size_t left = own.count - done;
+        reduce_block(op, &work, own.first + done, left < BLOCK ? left : BLOCK);
+    }
     if (found)
         ddpi_arena_note_non_finite(op->arena, op->round + 1, DDPI_RESULT_OF_ALL);
 }
@@ -99,7 +118,7 @@ void ddpi_chunks_copy_out(const struct ddpi_arena_op *op, size_t len)
         uint8_t *to = task->recv + op->done + chunk.first;
         const uint8_t *from = piece_of(op, op->round, rank) + chunk.first;
         if (rank != me && all > DDPI_ARENA_STREAM && !in_place)
-            ddpi_copy_out(to, from, chunk.count);
+            ddpi_stream_copy(to, from, chunk.count);
         else if (rank != me)
             memcpy(to, from, chunk.count);
     }

@@ -7,8 +7,8 @@
  */
 #include "direct_op.h"
 
-#include "copy_out.h"
 #include "reduce.h"
+#include "stream_copy.h"
 
 #include <string.h>
 
@@ -130,7 +130,7 @@ static void put(const struct stretch *stretch, uint8_t *to, const uint8_t *from,
     if (to == from)
         return;
     if (stretch->streams)
-        ddpi_copy_out(to, from, len);
+        ddpi_stream_copy(to, from, len);
     else
         memcpy(to, from, len);
 }
@@ -195,7 +195,7 @@ static void stream_reduction(const struct stretch *stretch, struct ddpi_reductio
         work->count = len / size;
         ddpi_reduce_many(work);
         for (uint32_t i = 0; i < targets->count; i++)
-            ddpi_copy_out(targets->at[i] + done, tile, len);
+            ddpi_stream_copy(targets->at[i] + done, tile, len);
         for (uint32_t k = 0; k < work->nin; k++)
             work->in[k] = (const uint8_t *)work->in[k] + len;
     }

@@ -1,7 +1,7 @@
 /*
- * copy_out.c - copies with stores that bypass the caches. Pure.
+ * stream_copy.c - copies with stores that bypass the caches. Pure.
  */
-#include "copy_out.h"
+#include "stream_copy.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static size_t stream(uint8_t *to, const uint8_t *from, size_t len)
 }
 #endif
 
-void ddpi_copy_out(void *to_at, const void *from_at, size_t len)
+void ddpi_stream_copy(void *to_at, const void *from_at, size_t len)
 {
     uint8_t *to = to_at;
     const uint8_t *from = from_at;

@@ -1,0 +1,52 @@
+/*
+ * copy_choice.h - whether a rank copies into shared memory through the caches, or past them
+ * (stream_copy.h): which is faster is measured, and measured again. Pure.
+ *
+ * A store through the caches must first take the line away from the processor that has read it
+ * last. Between two that share a cache this is cheap, and the reader finds the data there; between
+ * two that do not it may take five times as long as the way through memory. Where ranks run is not
+ * known, and may change.
+ *
+ * So of operations of about the same size a few are carried out in each way from time to time, and
+ * the others in the way of which the fastest took clearly less; large ones that become slow are
+ * tried again at once. The ranks count the same operations, so most often all try a way at the same
+ * time; but each chooses for itself, as it is its own copies. The bits of a result do not depend on
+ * the way.
+ */
+#ifndef DDPI_COPY_CHOICE_H
+#define DDPI_COPY_CHOICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    DDPI_COPY_LEAST = 16 * 1024,  /* bytes of an operation; smaller ones go through the caches */
+    DDPI_COPY_TRIES = 4,          /* of each way, one after the other; the first of them warm up */
+    DDPI_COPY_PERIOD = 512,       /* operations from the first try to the next first one */
+    DDPI_COPY_TIMED = 256 * 1024, /* bytes from which each operation is timed: reading a clock is
+                                     nothing beside it */
+    DDPI_COPY_CLASSES = 16,       /* powers of two from DDPI_COPY_LEAST on; the last has the rest */
+};
+
+/* All 0 at first. */
+struct ddpi_copy_choice {
+    struct ddpi_copy_class {
+        uint32_t turn;     /* of the period */
+        uint64_t least[2]; /* nanoseconds: through the caches, past them */
+        bool streams;      /* the way that was chosen last, */
+        uint32_t slow;     /* and how many one after the other have been slow in it */
+    } classes[DDPI_COPY_CLASSES];
+};
+
+/* The way of the next operation, and whether to note how long it took. */
+struct ddpi_copy_way {
+    bool streams;
+    bool is_timed;
+};
+struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes);
+
+/* The last operation, of @bytes, went the way @streams, and copying and reducing took @ns. */
+void ddpi_copy_note(struct ddpi_copy_choice *choice, size_t bytes, bool streams, uint64_t ns);
+
+#endif
