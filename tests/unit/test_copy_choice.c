@@ -15,8 +15,8 @@ static uint64_t cached_ns, streamed_ns; /* what an operation takes now */
 static void setup(void)
 {
     memset(&choice, 0, sizeof choice);
-    cached_ns = 1000;
-    streamed_ns = 500;
+    cached_ns = 1000000;
+    streamed_ns = 500000;
 }
 
 /* One operation; returns whether it streams. */
@@ -46,7 +46,7 @@ static void expect_tries(size_t bytes)
 
 START_TEST(the_faster_way_is_kept)
 {
-    static const size_t sizes[] = {DDPI_COPY_LEAST, DDPI_COPY_TIMED, SIZE, SIZE_MAX};
+    static const size_t sizes[] = {DDPI_COPY_LEAST, DDPI_COPY_TIMED, SIZE, (size_t)1 << 32};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         expect_tries(sizes[i]);
         ck_assert_uint_eq(streams_of(sizes[i], 100), 100);
@@ -59,7 +59,7 @@ START_TEST(past_the_caches_must_save_a_quarter)
     static const struct {
         uint64_t ns;
         bool streams;
-    } cases[] = {{740, true}, {750, false}, {999, false}, {2000, false}};
+    } cases[] = {{740000, true}, {750000, false}, {999000, false}, {2000000, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         setup();
         streamed_ns = cases[i].ns;
@@ -82,7 +82,7 @@ START_TEST(both_are_tried_again_in_time)
 {
     expect_tries(SIZE);
     ck_assert_uint_eq(streams_of(SIZE, DDPI_COPY_PERIOD - TRIED), DDPI_COPY_PERIOD - TRIED);
-    cached_ns = 100;
+    cached_ns = 100000;
     expect_tries(SIZE);
     ck_assert_uint_eq(streams_of(SIZE, DDPI_COPY_PERIOD - TRIED), 0);
 }
@@ -90,11 +90,11 @@ END_TEST
 
 START_TEST(what_becomes_slow_is_tried_again_at_once)
 {
-    streamed_ns = 2000;
+    streamed_ns = 2000000;
     expect_tries(SIZE);
     ck_assert_uint_eq(streams_of(SIZE, 10), 0);
-    cached_ns = 5000;
-    ck_assert_uint_eq(streams_of(SIZE, DDPI_COPY_TRIES), 0);
+    cached_ns = 5000000;
+    ck_assert_uint_eq(streams_of(SIZE, TRIED + 1), 0);
     expect_tries(SIZE);
     ck_assert_uint_eq(streams_of(SIZE, 10), 10);
 }
@@ -104,29 +104,76 @@ END_TEST
 START_TEST(some_slow_ones_change_nothing)
 {
     expect_tries(SIZE);
-    for (int i = 0; i < 50; i++) {
-        streamed_ns = 50000;
-        ck_assert_uint_eq(streams_of(SIZE, DDPI_COPY_TRIES - 1), DDPI_COPY_TRIES - 1);
-        streamed_ns = 500;
+    for (int i = 0; i < DDPI_COPY_PERIOD / (TRIED + 1) - 2; i++) {
+        streamed_ns = 50000000;
+        ck_assert_uint_eq(streams_of(SIZE, TRIED), TRIED);
+        streamed_ns = 500000;
         ck_assert(carry_out(SIZE));
     }
+}
+END_TEST
+
+/* One rank tries again out of turn: with the next period it is together with the others again. */
+START_TEST(the_period_stays_the_same)
+{
+    expect_tries(SIZE);
+    streamed_ns = 5000000;
+    ck_assert_uint_eq(streams_of(SIZE, TRIED + 1), TRIED + 1);
+    expect_tries(SIZE);
+    unsigned left = DDPI_COPY_PERIOD - 3 * TRIED - 1;
+    ck_assert_uint_eq(streams_of(SIZE, left), 0);
+    expect_tries(SIZE);
+}
+END_TEST
+
+/* What counts is the time for a byte, and a class has sizes up to twice the smallest. */
+START_TEST(times_are_for_each_byte)
+{
+    cached_ns = 1900000;
+    streamed_ns = 1000000;
+    ck_assert_uint_eq(streams_of(2 * SIZE - 1, DDPI_COPY_TRIES), 0);
+    ck_assert_uint_eq(streams_of(SIZE, DDPI_COPY_TRIES), DDPI_COPY_TRIES);
+    ck_assert(!carry_out(SIZE));
 }
 END_TEST
 
 /* Small ones are not timed, but for the tries. */
 START_TEST(only_large_ones_are_timed)
 {
-    for (int i = 0; i < DDPI_COPY_PERIOD; i++)
-        ck_assert_int_eq(ddpi_copy_next(&choice, DDPI_COPY_TIMED - 1).is_timed, i < TRIED);
-    for (int i = 0; i < DDPI_COPY_PERIOD; i++)
-        ck_assert(ddpi_copy_next(&choice, DDPI_COPY_TIMED).is_timed);
+    static const size_t sizes[] = {DDPI_COPY_TIMED - 1, DDPI_COPY_TIMED};
+    for (size_t k = 0; k < 2; k++)
+        for (int i = 0; i < DDPI_COPY_PERIOD; i++) {
+            struct ddpi_copy_way way = ddpi_copy_next(&choice, sizes[k]);
+            ck_assert_int_eq(way.is_timed, k == 1 || i < TRIED);
+            if (way.is_timed)
+                ddpi_copy_note(&choice, sizes[k], way.streams, 1000);
+        }
+}
+END_TEST
+
+/* An operation that fails before its end is not noted; the next one takes its place. */
+START_TEST(a_try_that_is_not_noted_is_made_again)
+{
+    for (int i = 0; i < 3; i++)
+        ck_assert(!ddpi_copy_next(&choice, SIZE).streams);
+    expect_tries(SIZE);
+    ck_assert(carry_out(SIZE));
+}
+END_TEST
+
+START_TEST(who_only_looks_tries_nothing)
+{
+    ck_assert(!ddpi_copy_streams(&choice, SIZE));
+    expect_tries(SIZE);
+    ck_assert(ddpi_copy_streams(&choice, SIZE) && !ddpi_copy_streams(&choice, 2 * SIZE));
+    ck_assert(!ddpi_copy_streams(&choice, DDPI_COPY_LEAST - 1));
 }
 END_TEST
 
 START_TEST(sizes_are_apart)
 {
     expect_tries(SIZE);
-    streamed_ns = 2000;
+    streamed_ns = 2000000;
     expect_tries(2 * SIZE);
     ck_assert(carry_out(SIZE) && carry_out(SIZE + SIZE / 2) && !carry_out(2 * SIZE));
 }
@@ -143,6 +190,10 @@ Suite *test_suite(void)
     tcase_add_test(tests, both_are_tried_again_in_time);
     tcase_add_test(tests, what_becomes_slow_is_tried_again_at_once);
     tcase_add_test(tests, some_slow_ones_change_nothing);
+    tcase_add_test(tests, the_period_stays_the_same);
+    tcase_add_test(tests, times_are_for_each_byte);
+    tcase_add_test(tests, a_try_that_is_not_noted_is_made_again);
+    tcase_add_test(tests, who_only_looks_tries_nothing);
     tcase_add_test(tests, only_large_ones_are_timed);
     tcase_add_test(tests, sizes_are_apart);
     suite_add_tcase(suite, tests);

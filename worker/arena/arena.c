@@ -80,7 +80,7 @@ struct ddpi_arena {
     struct shared *shared;
     struct ddpi_windows *windows;  /* NULL: none */
     struct ddpi_arena_view *views; /* by rank */
-    struct ddpi_copy_choice copy_choice;
+    struct ddpi_copy_choice copy_choices[DDPI_OPERATIONS];
 };
 
 /* ---- the file ---- */
@@ -217,9 +217,10 @@ bool ddpi_arena_is_crowded(const struct ddpi_arena *arena)
     return arena->crowded;
 }
 
-struct ddpi_copy_choice *ddpi_arena_copy_choice(struct ddpi_arena *arena)
+struct ddpi_copy_choice *ddpi_arena_copy_choice(struct ddpi_arena *arena,
+                                                enum ddpi_operation operation)
 {
-    return &arena->copy_choice;
+    return &arena->copy_choices[operation];
 }
 
 void *ddpi_arena_lives(const struct ddpi_arena *arena)

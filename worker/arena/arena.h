@@ -49,8 +49,9 @@ uint32_t ddpi_arena_rank(const struct ddpi_arena *arena);
 uint32_t ddpi_arena_ranks(const struct ddpi_arena *arena);
 bool ddpi_arena_is_crowded(const struct ddpi_arena *arena);
 
-/* How this rank copies in. */
-struct ddpi_copy_choice *ddpi_arena_copy_choice(struct ddpi_arena *arena);
+/* How this rank copies in, in operations of this kind. */
+struct ddpi_copy_choice *ddpi_arena_copy_choice(struct ddpi_arena *arena,
+                                                enum ddpi_operation operation);
 
 /* The page of the words that show who lives (lives.h). */
 void *ddpi_arena_lives(const struct ddpi_arena *arena);

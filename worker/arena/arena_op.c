@@ -95,14 +95,30 @@ static uint8_t *piece_of(const struct ddpi_arena_op *op, uint32_t rank)
 
 /* ---- which way copies take ---- */
 
-/* Where ranks outnumber the processors, some share a processor and so its caches. */
+/* Whether each rank both copies in and takes what others have copied in: its own time tells what
+ * both cost. */
+static bool is_mutual(const struct ddpi_arena_op *op)
+{
+    return row_of(op)->copies_in == EVERY && row_of(op)->takes == EVERY;
+}
+
+/* Where ranks outnumber the processors, some share a processor and so its caches. Before the counts
+ * are exchanged, ranks do not know the same size. A root does not see what its readers pay: it goes
+ * the way of an all_reduce. */
 static void choose_way(struct ddpi_arena_op *op)
 {
-    if (ddpi_arena_is_crowded(op->arena))
+    enum ddpi_operation kind = op->task->call.operation;
+    if (!DDPI_CAN_STREAM || ddpi_arena_is_crowded(op->arena) || !op->counted)
         return;
-    struct ddpi_copy_way way = ddpi_copy_next(ddpi_arena_copy_choice(op->arena), op->longest);
-    op->streams = way.streams;
-    op->is_timed = way.is_timed;
+    if (is_mutual(op)) {
+        struct ddpi_copy_way way =
+            ddpi_copy_next(ddpi_arena_copy_choice(op->arena, kind), op->longest);
+        op->streams = way.streams;
+        op->is_timed = way.is_timed;
+    } else {
+        op->streams =
+            ddpi_copy_streams(ddpi_arena_copy_choice(op->arena, DDPI_ALL_REDUCE), op->longest);
+    }
 }
 
 static uint64_t start_clock(const struct ddpi_arena_op *op)
@@ -119,7 +135,8 @@ static void stop_clock(struct ddpi_arena_op *op, uint64_t started_ns)
 static void note_time(const struct ddpi_arena_op *op)
 {
     if (op->is_timed)
-        ddpi_copy_note(ddpi_arena_copy_choice(op->arena), op->longest, op->streams, op->spent_ns);
+        ddpi_copy_note(ddpi_arena_copy_choice(op->arena, op->task->call.operation), op->longest,
+                       op->streams, op->spent_ns);
 }
 
 /* ---- copies ---- */
@@ -440,6 +457,7 @@ static bool take_counts(struct ddpi_arena_op *op, uint32_t *ret_rank)
     }
     op->counted = true;
     set_pieces(op);
+    choose_way(op);
     return true;
 }
 
@@ -538,7 +556,9 @@ static enum ddpi_arena_result meet(struct ddpi_arena_op *op, uint32_t *ret_rank)
         meet_chunked(op);
     } else if (row_of(op)->works && !is_short(op)) {
         op->work = ddpi_arena_next_work(op->arena, op->round);
+        uint64_t started_ns = start_clock(op);
         work(op);
+        stop_clock(op, started_ns);
         op->stage = DDPI_ARENA_WORK;
     }
     return DDPI_ARENA_WAITS;
@@ -567,7 +587,7 @@ static void fetch_piece(const struct ddpi_arena_op *op)
 {
     uint32_t me = ddpi_arena_rank(op->arena);
     bool has_blocks = row_of(op)->in == PARTS;
-    if (op->room == DDPI_ARENA_SMALL && !row_of(op)->works &&
+    if (op->room == DDPI_ARENA_SMALL && !row_of(op)->works && !op->streams &&
         is_one_of(row_of(op)->copies_in, op, me))
         ddpi_arena_fetch_piece(op->arena, has_blocks && me == 0 ? op->block : 0,
                                at_most(op->longest, has_blocks ? op->block : op->piece));

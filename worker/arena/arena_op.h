@@ -34,7 +34,7 @@ struct ddpi_arena_op {
     bool direct;           /* all buffers are in windows, and nothing is copied through pieces */
     bool chunked;          /* each rank reduces a chunk (chunks_op.h), */
     bool reduced;          /* and this one has done so in the round before */
-    bool streams;          /* what it copies in bypasses the caches, */
+    bool streams;          /* what it writes for others bypasses the caches, */
     bool is_timed;         /* and it is timed (copy_choice.h): */
     uint64_t spent_ns;     /* so long until now, without waiting */
     size_t piece;          /* bytes of a piece that are used, a multiple of the element size */

@@ -11,7 +11,7 @@
 
 enum {
     LINE = 64,
-    BLOCK = 16 * 1024, /* bytes of a result that stay in a first-level cache */
+    TILE = 16 * 1024, /* bytes of a result that stay in a first-level cache */
     /* Bytes from which ranks that outnumber the processors gain more by copying less than they lose
      * by waiting for each other; measured with 4 and 8 ranks on two processors. */
     CROWDED_LEAST = 1024 * 1024,
@@ -64,8 +64,8 @@ void ddpi_chunks_copy_in(const struct ddpi_arena_op *op, size_t len)
 }
 
 /* Reduce @len bytes at @at to this rank's buffer and to its piece. */
-static void reduce_block(const struct ddpi_arena_op *op, struct ddpi_reduction *work, size_t at,
-                         size_t len)
+static void reduce_tile(const struct ddpi_arena_op *op, struct ddpi_reduction *work, size_t at,
+                        size_t len)
 {
     const struct ddpi_task *task = op->task;
     uint32_t me = ddpi_arena_rank(op->arena);
@@ -99,9 +99,9 @@ void ddpi_chunks_reduce(const struct ddpi_arena_op *op, size_t len)
         factors[rank] = rank == me ? task->factor : 1;
     if (task->factor != 1)
         work.factor = factors;
-    for (size_t done = 0; done < own.count; done += BLOCK) {
+    for (size_t done = 0; done < own.count; done += TILE) {
         size_t left = own.count - done;
-        reduce_block(op, &work, own.first + done, left < BLOCK ? left : BLOCK);
+        reduce_tile(op, &work, own.first + done, left < TILE ? left : TILE);
     }
     if (found)
         ddpi_arena_note_non_finite(op->arena, op->round + 1, DDPI_RESULT_OF_ALL);

@@ -7,11 +7,10 @@
  * two that do not it may take five times as long as the way through memory. Where ranks run is not
  * known, and may change.
  *
- * So of operations of about the same size a few are carried out in each way from time to time, and
- * the others in the way of which the fastest took clearly less; large ones that become slow are
- * tried again at once. The ranks count the same operations, so most often all try a way at the same
- * time; but each chooses for itself, as it is its own copies. The bits of a result do not depend on
- * the way.
+ * So of a kind of operation, and about the same size, a few are carried out in each way from time
+ * to time; the others go past the caches if the fastest of those took clearly less. Large ones that
+ * become slow are tried again at once. All ranks begin their tries with the same operation, but
+ * each chooses for itself, as it is its own copies. The bits of a result do not depend on the way.
  */
 #ifndef DDPI_COPY_CHOICE_H
 #define DDPI_COPY_CHOICE_H
@@ -21,19 +20,20 @@
 #include <stdint.h>
 
 enum {
-    DDPI_COPY_LEAST = 16 * 1024,  /* bytes of an operation; smaller ones go through the caches */
-    DDPI_COPY_TRIES = 4,          /* of each way, one after the other; the first of them warm up */
+    DDPI_COPY_LEAST = 16 * 1024,  /* bytes of the longest part; less goes through the caches */
+    DDPI_COPY_TRIES = 4,          /* of each way, one after the other */
     DDPI_COPY_PERIOD = 512,       /* operations from the first try to the next first one */
-    DDPI_COPY_TIMED = 256 * 1024, /* bytes from which each operation is timed: reading a clock is
-                                     nothing beside it */
+    DDPI_COPY_TIMED = 256 * 1024, /* bytes from which each operation is timed, and not only tries:
+                                     reading a clock is little beside it */
     DDPI_COPY_CLASSES = 16,       /* powers of two from DDPI_COPY_LEAST on; the last has the rest */
 };
 
-/* All 0 at first. */
+/* Of one kind of operation. All 0 at first. */
 struct ddpi_copy_choice {
     struct ddpi_copy_class {
-        uint32_t turn;     /* of the period */
-        uint64_t least[2]; /* nanoseconds: through the caches, past them */
+        uint32_t count;    /* of the operations in this period */
+        uint32_t tries;    /* that have begun */
+        uint64_t least[2]; /* nanoseconds for each MiB: through the caches, past them */
         bool streams;      /* the way that was chosen last, */
         uint32_t slow;     /* and how many one after the other have been slow in it */
     } classes[DDPI_COPY_CLASSES];
@@ -48,5 +48,8 @@ struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t byte
 
 /* The last operation, of @bytes, went the way @streams, and copying and reducing took @ns. */
 void ddpi_copy_note(struct ddpi_copy_choice *choice, size_t bytes, bool streams, uint64_t ns);
+
+/* The way that was chosen last for @bytes. */
+bool ddpi_copy_streams(const struct ddpi_copy_choice *choice, size_t bytes);
 
 #endif

@@ -25,7 +25,8 @@ static size_t stream(uint8_t *to, const uint8_t *from, size_t len)
         _mm_stream_si128(out + 2, c);
         _mm_stream_si128(out + 3, d);
     }
-    _mm_sfence();
+    if (done > 0)
+        _mm_sfence();
     return done;
 }
 #else

@@ -11,4 +11,11 @@
  * caches. */
 void ddpi_stream_copy(void *to, const void *from, size_t len);
 
+/* Whether the processor has them. */
+#if defined(__x86_64__)
+enum { DDPI_CAN_STREAM = 1 };
+#else
+enum { DDPI_CAN_STREAM = 0 };
+#endif
+
 #endif
