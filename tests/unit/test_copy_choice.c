@@ -16,7 +16,7 @@ static void setup(void)
 {
     memset(&choice, 0, sizeof choice);
     cached_ns = 1000000;
-    streamed_ns = 500000;
+    streamed_ns = 400000;
 }
 
 /* One operation; returns whether it streams. */
@@ -54,12 +54,12 @@ START_TEST(the_faster_way_is_kept)
 }
 END_TEST
 
-START_TEST(past_the_caches_must_save_a_quarter)
+START_TEST(past_the_caches_must_save_half)
 {
     static const struct {
         uint64_t ns;
         bool streams;
-    } cases[] = {{740000, true}, {750000, false}, {999000, false}, {2000000, false}};
+    } cases[] = {{490000, true}, {500000, false}, {999000, false}, {2000000, false}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         setup();
         streamed_ns = cases[i].ns;
@@ -107,7 +107,7 @@ START_TEST(some_slow_ones_change_nothing)
     for (int i = 0; i < DDPI_COPY_PERIOD / (TRIED + 1) - 2; i++) {
         streamed_ns = 50000000;
         ck_assert_uint_eq(streams_of(SIZE, TRIED), TRIED);
-        streamed_ns = 500000;
+        streamed_ns = 400000;
         ck_assert(carry_out(SIZE));
     }
 }
@@ -130,7 +130,7 @@ END_TEST
 START_TEST(times_are_for_each_byte)
 {
     cached_ns = 1900000;
-    streamed_ns = 1000000;
+    streamed_ns = 500000;
     ck_assert_uint_eq(streams_of(2 * SIZE - 1, DDPI_COPY_TRIES), 0);
     ck_assert_uint_eq(streams_of(SIZE, DDPI_COPY_TRIES), DDPI_COPY_TRIES);
     ck_assert(!carry_out(SIZE));
@@ -185,7 +185,7 @@ Suite *test_suite(void)
     TCase *tests = tcase_create("copy_choice");
     tcase_add_checked_fixture(tests, setup, NULL);
     tcase_add_test(tests, the_faster_way_is_kept);
-    tcase_add_test(tests, past_the_caches_must_save_a_quarter);
+    tcase_add_test(tests, past_the_caches_must_save_half);
     tcase_add_test(tests, small_operations_go_through_the_caches);
     tcase_add_test(tests, both_are_tried_again_in_time);
     tcase_add_test(tests, what_becomes_slow_is_tried_again_at_once);
