@@ -32,7 +32,7 @@ enum {
 struct ddpi_copy_choice {
     struct ddpi_copy_class {
         uint32_t count;    /* of the operations in this period */
-        uint32_t tries;    /* that have begun */
+        uint32_t tries;    /* that were noted */
         uint64_t least[2]; /* nanoseconds for each MiB: through the caches, past them */
         bool streams;      /* the way that was chosen last, */
         uint32_t slow;     /* and how many one after the other have been slow in it */
