@@ -61,11 +61,11 @@ class PageCase(DdprundCase):
             jobs.append(self.start('--nnodes=2', '--nproc-per-node=4', '--max-restarts=3', '--rdzv-id=train',
                                    '--lease=10m', f'--rdzv-endpoint={endpoint}', f'--node-rank={node}', *words,
                                    'sh', '-c', WORKER))
-            self.status(lambda status, node=node: len(status['job']['nodes']) == node + 1)
-        self.status(lambda status: status['job']['generation'] == 1 and
+            self.status(lambda status, node=node: len(status['job'].get('nodes', [])) == node + 1)
+        self.status(lambda status: status['job'].get('generation') == 1 and
                     sum(len(node['workers']) for node in status['job']['nodes']) == 8)
         (self.folder / 'fail').touch()
-        self.status(lambda status: status['job']['generation'] == 2 and status['timeline'][0]['running_ms'] and
+        self.status(lambda status: status['job'].get('generation') == 2 and status['timeline'][0]['running_ms'] and
                     sum(len(node['workers']) for node in status['job']['nodes']) == 8)
         return jobs
 
