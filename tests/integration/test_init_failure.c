@@ -276,7 +276,8 @@ static void expect_missing(struct world *world)
     world_close(world);
 }
 
-/* Also rank 0, whom the others cannot even ask. All at a time, as all that they do is to wait. */
+/* The missing rank may be rank 0, which has the list of addresses that the others need. The four
+ * worlds run at the same time, because each does nothing but wait for its deadline. */
 START_TEST(a_rank_that_never_comes_is_missing)
 {
     struct world worlds[PLACES];

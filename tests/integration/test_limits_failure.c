@@ -122,7 +122,8 @@ static ddp_status close_room(struct world *world, unsigned room)
     return status;
 }
 
-/* The other rank never comes. All at a time, as most only wait for it. */
+/* The other rank never comes. The worlds run at the same time, because most of them only wait for
+ * it. */
 START_TEST(too_few_descriptors_are_named_by_init)
 {
     struct world worlds[INIT_ROOMS];

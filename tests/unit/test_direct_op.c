@@ -17,6 +17,7 @@
 enum {
     MOST = 17,
     ROOM = 600 * 1024, /* bytes of a buffer with room for all parts */
+    LONG = 560 * 1024, /* bytes of a buffer that takes several rounds */
     PART = 40 * 1024,  /* about the bytes of a part: more than a share and than a small piece */
     SHIFT = 7,         /* how far buffers are from the start of a window, in elements */
     NONE = MOST,
@@ -325,6 +326,21 @@ START_TEST(every_type_is_moved)
 }
 END_TEST
 
+/* More bytes than a piece has, and chunks of many tiles. */
+START_TEST(several_rounds_give_the_same)
+{
+    static const enum ddpi_operation whole[] = {DDPI_BROADCAST, DDPI_ALL_REDUCE, DDPI_REDUCE};
+    open_world((uint32_t)_i);
+    for (size_t k = 0; k < sizeof whole / sizeof *whole; k++) {
+        struct problem of = problem_of(whole[k], DDP_FLOAT32, DDP_SUM);
+        of.call.count = LONG / sizeof(float) + 5;
+        ck_assert_uint_gt(part_bytes(&of), ddpi_arena_size(ranks[0].arena, DDPI_ARENA_LARGE));
+        compare_places(of);
+    }
+    close_world();
+}
+END_TEST
+
 /* One rank has a buffer of its own: all take the usual way. */
 START_TEST(one_foreign_buffer_is_enough)
 {
@@ -522,6 +538,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, every_operation_gives_the_same, 2, 9);
     tcase_add_loop_test(tcase, every_reduction_gives_the_same, 0, 4);
     tcase_add_test(tcase, every_type_is_moved);
+    tcase_add_loop_test(tcase, several_rounds_give_the_same, 2, 6);
     tcase_add_test(tcase, one_foreign_buffer_is_enough);
     tcase_add_test(tcase, others_take_the_usual_way);
     tcase_add_test(tcase, what_is_outside_is_not_used);

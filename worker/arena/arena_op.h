@@ -34,9 +34,9 @@ struct ddpi_arena_op {
     bool direct;           /* all buffers are in windows, and nothing is copied through pieces */
     bool chunked;          /* each rank reduces a chunk (chunks_op.h), */
     bool reduced;          /* and this one has done so in the round before */
-    bool streams;          /* what it writes for others bypasses the caches, */
-    bool is_timed;         /* and it is timed (copy_choice.h): */
-    uint64_t spent_ns;     /* so long until now, without waiting */
+    bool streams;          /* what this rank writes for others bypasses the caches */
+    bool is_timed;         /* its copies and reductions are timed (copy_choice.h) */
+    uint64_t spent_ns;     /* how long they have taken until now */
     size_t piece;          /* bytes of a piece that are used, a multiple of the element size */
     size_t block;          /* and of the part of each rank in it, for operations with such parts */
     size_t done;           /* bytes of the longest part, or of the buffer, in earlier rounds */

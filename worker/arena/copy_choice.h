@@ -7,10 +7,12 @@
  * two that do not it may take five times as long as the way through memory. Where ranks run is not
  * known, and may change.
  *
- * So of a kind of operation, and about the same size, a few are carried out in each way from time
- * to time; the others go past the caches if the fastest of those took clearly less. Large ones that
- * become slow are tried again at once. All ranks begin their tries with the same operation, but
- * each chooses for itself, as it is its own copies. The bits of a result do not depend on the way.
+ * So from time to time the ranks try both ways. They carry out a few operations through the caches
+ * and a few past them, separately for each kind of operation and each range of sizes. The
+ * operations that follow go past the caches if the fastest try that did so took less than half the
+ * time. If large operations become slow, the tries are repeated at once. All ranks begin their
+ * tries with the same operation, but each rank chooses the way of its own copies. The bits of a
+ * result do not depend on the way.
  */
 #ifndef DDPI_COPY_CHOICE_H
 #define DDPI_COPY_CHOICE_H

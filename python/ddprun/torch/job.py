@@ -52,7 +52,7 @@ class Job:
         self.operation = Operation(SIZE, kind, timeout_ms=timeout_ms)
         self._keep: list[object] = []
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._source = None
+        self._source: ctypes.c_uint32 | None = None
         if kind == RECV:
             self._source = ctypes.c_uint32(ANY_RANK)
             self.operation.source = ctypes.pointer(self._source)
