@@ -42,7 +42,7 @@ static void put_run(struct ddp_comm *comm, struct ddpi_run *run, bool begins_at_
         run->task.record = ddpi_recorder_begin(comm->recorder, &run->task, false);
     queue->pending++;
     queue->thread_runs += for_thread;
-    if (queue->driven) {
+    if (queue->driven || !ddpi_list_empty(&queue->incoming)) { /* behind what no driver has taken */
         ddpi_list_append(&queue->incoming, &run->link);
         atomic_store_explicit(&queue->has_incoming, true, memory_order_relaxed);
     } else {
