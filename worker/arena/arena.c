@@ -295,7 +295,7 @@ bool ddpi_arena_has_arrived(const struct ddpi_arena *arena, uint64_t round, uint
 static bool every_line_shows(const struct ddpi_arena *arena, uint64_t round)
 {
     for (uint32_t rank = 0; rank < arena->nranks; rank++)
-        if (!ddpi_arena_has_arrived(arena, round, rank))
+        if (rank != arena->rank && !ddpi_arena_has_arrived(arena, round, rank))
             return false;
     return true;
 }

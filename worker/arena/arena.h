@@ -82,6 +82,8 @@ uint64_t ddpi_arena_next_round(struct ddpi_arena *arena);
 /* This rank has copied in its data for @round. */
 void ddpi_arena_arrive(struct ddpi_arena *arena, uint64_t round);
 bool ddpi_arena_has_arrived(const struct ddpi_arena *arena, uint64_t round, uint32_t rank);
+
+/* Whether all have, when this one has. */
 bool ddpi_arena_all_arrived(const struct ddpi_arena *arena, uint64_t round);
 
 /* This rank has seen that all have arrived, so nobody reads any more what it had in the round

@@ -44,6 +44,10 @@ struct ddpi_reduction {
 
 void ddpi_reduce_many(const struct ddpi_reduction *work);
 
+/* The same of two inputs, without divisor, factors and check. */
+void ddpi_reduce_pair(void *out, const void *a, const void *b, size_t count, ddp_dtype dtype,
+                      ddp_reduce_op op);
+
 /* dst[i] = round(src[i] * factor), of floats and complex numbers; @dst may be @src. The factor is
  * rounded to float32 first, except for float64 and complex128. */
 void ddpi_scale(void *dst, const void *src, size_t count, ddp_dtype dtype, double factor);

@@ -67,6 +67,11 @@ static void fold_tile(const struct ddpi_fold *fold, size_t first, size_t count)
 
 void ddpi_fold(const struct ddpi_fold *fold)
 {
+    if (fold->nin == 2 && fold->divisor == 1 && fold->non_finite == NULL) {
+        ddpi_reduce_pair(fold->out, fold->in, fold->in + fold->stride, fold->count, fold->dtype,
+                         fold->op);
+        return;
+    }
     bool is_extreme = fold->op == DDP_MIN || fold->op == DDP_MAX;
     if (fold->nin <= DDPI_REDUCE_MOST || !ddpi_dtype_is_narrow(fold->dtype) || is_extreme) {
         fold_same_type(fold);

@@ -186,6 +186,12 @@ void ddpi_reduce_many(const struct ddpi_reduction *work)
     ddpi_reduce_with(ddpi_loops_best(), work);
 }
 
+void ddpi_reduce_pair(void *out, const void *a, const void *b, size_t count, ddp_dtype dtype,
+                      ddp_reduce_op op)
+{
+    ddpi_loops_best()->pair[op][dtype](out, a, b, count);
+}
+
 void ddpi_scale(void *dst, const void *src, size_t count, ddp_dtype dtype, double factor)
 {
     ddpi_loops_best()->scale[dtype](dst, src, count, factor);

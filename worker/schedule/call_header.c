@@ -14,23 +14,7 @@ enum { CALL_MAGIC = 0x33504444 /* "DDP3" */ };
 
 enum { ON_DEVICE = 1, FINITE_CHECK = 2, FLAGS = 3 };
 
-struct wire_call {
-    uint32_t magic;
-    uint8_t operation;
-    uint8_t dtype;
-    uint8_t op;
-    uint8_t algorithm;
-    uint64_t seq;
-    uint64_t count;
-    uint32_t root;
-    uint32_t flags;
-    uint32_t parts;
-    uint32_t message_class;
-    uint32_t tag;
-    uint32_t buffers;
-    uint64_t bytes;
-};
-_Static_assert(sizeof(struct wire_call) == DDPI_CALL_WIRE_SIZE, "the header has no padding");
+enum { WORDS = DDPI_CALL_WIRE_SIZE / sizeof(uint64_t) };
 
 static const char *const operation_names[] = {
 #define OPERATION_NAME(symbol, name) [symbol] = (name),
@@ -49,38 +33,44 @@ const char *ddpi_operation_name(enum ddpi_operation operation)
     return operation_names[operation];
 }
 
+/* The header as numbers. */
+static void set_words(const struct ddpi_call *call, uint64_t words[WORDS])
+{
+    uint64_t flags = (call->on_device ? ON_DEVICE : 0) | (call->finite_check ? FINITE_CHECK : 0);
+    words[0] = CALL_MAGIC | (uint64_t)call->operation << 32 | (uint64_t)call->dtype << 40 |
+               (uint64_t)call->op << 48 | (uint64_t)call->algorithm << 56;
+    words[1] = call->seq;
+    words[2] = call->count;
+    words[3] = call->root | flags << 32;
+    words[4] = call->parts | (uint64_t)call->message_class << 32;
+    words[5] = call->tag | (uint64_t)call->buffers << 32;
+    words[6] = call->bytes;
+}
+
+/* Word by word: to copy a struct whose members have just been written, the processor would wait
+ * until they are all in its cache. */
 void ddpi_call_encode(const struct ddpi_call *call, uint8_t wire[DDPI_CALL_WIRE_SIZE])
 {
-    struct wire_call out = {.magic = htole32(CALL_MAGIC),
-                            .operation = (uint8_t)call->operation,
-                            .dtype = (uint8_t)call->dtype,
-                            .op = (uint8_t)call->op,
-                            .algorithm = (uint8_t)call->algorithm,
-                            .seq = htole64(call->seq),
-                            .count = htole64(call->count),
-                            .root = htole32(call->root),
-                            .flags = htole32((call->on_device ? ON_DEVICE : 0) |
-                                             (call->finite_check ? FINITE_CHECK : 0)),
-                            .parts = htole32(call->parts),
-                            .message_class = htole32(call->message_class),
-                            .tag = htole32(call->tag),
-                            .buffers = htole32(call->buffers),
-                            .bytes = htole64(call->bytes)};
-    memcpy(wire, &out, sizeof out);
+    uint64_t words[WORDS];
+    set_words(call, words);
+    for (unsigned i = 0; i < WORDS; i++) {
+        uint64_t word = htole64(words[i]);
+        memcpy(wire + i * sizeof word, &word, sizeof word);
+    }
 }
 
 /* It need not be secret, only differ if calls differ by mistake. Products that do not wait for each
  * other, as ranks wait for this before they arrive. */
 uint64_t ddpi_call_digest(const struct ddpi_call *call)
 {
-    uint64_t kind = (uint64_t)call->operation | (uint64_t)call->dtype << 8 |
-                    (uint64_t)call->op << 16 | (uint64_t)call->algorithm << 24 |
-                    (uint64_t)call->message_class << 32 | (uint64_t)call->on_device << 40 |
-                    (uint64_t)call->finite_check << 41;
-    return call->seq * 0x9e3779b97f4a7c15 + call->count * 0xbf58476d1ce4e5b9 +
-           call->bytes * 0x94d049bb133111eb + kind * 0xd6e8feb86659fd93 +
-           ((uint64_t)call->root << 32 | call->parts) * 0xa0761d6478bd642f +
-           ((uint64_t)call->tag << 32 | call->buffers) * 0xe7037ed1a0b428db;
+    static const uint64_t factors[WORDS] = {
+        0xd6e8feb86659fd93, 0x9e3779b97f4a7c15, 0xbf58476d1ce4e5b9, 0xa0761d6478bd642f,
+        0x8ebc6af09c88c6e3, 0xe7037ed1a0b428db, 0x94d049bb133111eb};
+    uint64_t words[WORDS], digest = 0;
+    set_words(call, words);
+    for (unsigned i = 0; i < WORDS; i++)
+        digest += words[i] * factors[i];
+    return digest;
 }
 
 bool ddpi_call_decode(const uint8_t wire[DDPI_CALL_WIRE_SIZE], struct ddpi_call *ret_call)
