@@ -10,15 +10,9 @@
 static ddp_status operate(struct ddp_comm *comm, struct ddpi_run *run, void *stream,
                           struct ddp_error *err)
 {
-    DDPI_UNINITIALIZED struct ddp_error cause;
-    struct ddpi_task *task = &run->task;
     ddp_status status = ddpi_comm_check_home(comm, err);
-    if (status != DDP_OK)
-        return status;
-    task->timeout_ms = comm->timeout_ms;
-    status = ddpi_task_prepare(task, comm->rank, comm->world_size, &cause);
-    return status == DDP_OK ? ddpi_operate(comm, run, stream, err)
-                            : ddpi_operate_refuse(comm, task, status, &cause, err);
+    run->task.timeout_ms = comm->timeout_ms;
+    return status == DDP_OK ? ddpi_operate(comm, run, stream, err) : status;
 }
 
 ddp_status ddp_all_reduce(ddp_comm *comm, const void *send, void *recv, size_t count,
@@ -133,12 +127,8 @@ ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t timeout_ms, struct ddp
     DDPI_UNINITIALIZED struct ddpi_run run;
     run.task = (struct ddpi_task){.call = {.operation = DDPI_MONITORED}};
     ddp_status status = ddpi_comm_check_home(comm, err);
-    if (status == DDP_OK)
-        status = ddpi_task_prepare(&run.task, comm->rank, comm->world_size, err);
-    if (status != DDP_OK)
-        return status;
     run.task.timeout_ms = timeout_ms != 0 ? timeout_ms : comm->timeout_ms;
-    return ddpi_operate(comm, &run, NULL, err);
+    return status == DDP_OK ? ddpi_operate(comm, &run, NULL, err) : status;
 }
 
 ddp_status ddp_gather(ddp_comm *comm, const void *send, void *recv, size_t count, ddp_dtype dtype,

@@ -109,8 +109,8 @@ static struct ddpi_task task_of(const struct ddp_comm *comm, const struct ddp_op
     return task;
 }
 
-static ddp_status prepare(const struct ddp_comm *comm, const struct ddp_operation *operation,
-                          struct ddpi_task *ret_task, struct ddp_error *err)
+static ddp_status make_task(const struct ddp_comm *comm, const struct ddp_operation *operation,
+                            struct ddpi_task *ret_task, struct ddp_error *err)
 {
     ddp_status status = ddpi_comm_check_home(comm, err);
     if (status == DDP_OK)
@@ -118,19 +118,17 @@ static ddp_status prepare(const struct ddp_comm *comm, const struct ddp_operatio
     if (status != DDP_OK)
         return status;
     *ret_task = task_of(comm, operation);
-    if (has_list(operation))
-        status = ddpi_task_set_list(ret_task, operation->buffers, operation->nbuffers, err);
-    return status != DDP_OK ? status
-                            : ddpi_task_prepare(ret_task, comm->rank, comm->world_size, err);
+    return has_list(operation)
+               ? ddpi_task_set_list(ret_task, operation->buffers, operation->nbuffers, err)
+               : DDP_OK;
 }
 
 ddp_status ddp_run(ddp_comm *comm, const struct ddp_operation *operation, struct ddp_error *err)
 {
-    DDPI_UNINITIALIZED struct ddp_error cause;
     DDPI_UNINITIALIZED struct ddpi_run run;
-    ddp_status status = prepare(comm, operation, &run.task, &cause);
+    ddp_status status = make_task(comm, operation, &run.task, err);
     if (status != DDP_OK)
-        return ddpi_operate_refuse(comm, &run.task, status, &cause, err);
+        return status;
     if (operation->on_done != NULL)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "a blocking call has no use for a callback: use ddp_start()");
@@ -146,7 +144,9 @@ ddp_status ddp_start(ddp_comm *comm, const struct ddp_operation *operation,
     *ret_request = NULL;
     if (request == NULL)
         return ddpi_error_nomem(err, sizeof *request);
-    ddp_status status = prepare(comm, operation, &request->run.task, err);
+    ddp_status status = make_task(comm, operation, &request->run.task, err);
+    if (status == DDP_OK)
+        status = ddpi_task_prepare(&request->run.task, comm->rank, comm->world_size, err);
     if (status == DDP_OK) {
         request->comm = comm;
         request->run.is_request = true;

@@ -408,6 +408,19 @@ void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct
     copy_own_part(op);
 }
 
+void ddpi_arena_begin_again(struct ddpi_arena_op *op, struct ddpi_task *task)
+{
+    if (op->room == DDPI_ARENA_LARGE || op->longest >= DDPI_COPY_LEAST) {
+        ddpi_arena_begin(op, op->arena, task);
+        return;
+    }
+    op->task = task;
+    op->stage = DDPI_ARENA_COPY_IN;
+    op->checked = false;
+    op->done = 0;
+    copy_own_part(op);
+}
+
 /* ---- counts of uneven parts ---- */
 
 /* For each rank what is sent to it, what is expected of it, and the longest part, in bytes. */

@@ -56,6 +56,10 @@ enum ddpi_arena_result {
 
 void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct ddpi_task *task);
 
+/* The same for @op that has carried out a task with the same call, whose counts all ranks know:
+ * what was computed of few bytes is used again. */
+void ddpi_arena_begin_again(struct ddpi_arena_op *op, struct ddpi_task *task);
+
 /* Go on as far as possible. */
 enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, uint32_t *ret_rank,
                                           struct ddp_error *err);

@@ -136,6 +136,8 @@ void ddpi_comm_destroy(struct ddp_comm *comm)
     ddpi_recorder_close(comm->recorder);
     if (comm->bell >= 0)
         close(comm->bell);
+    for (unsigned i = 0; i < DDPI_OPERATIONS; i++)
+        ddpi_free(comm->repeats[i]);
     ddpi_free(comm->runs.needs);
     ddpi_free(comm->polled);
     ddpi_free(comm->scratch);

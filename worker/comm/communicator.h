@@ -27,6 +27,7 @@ struct ddpi_numbers {
 enum ddpi_first { DDPI_FIRST_NONE, DDPI_FIRST_FAILURE, DDPI_FIRST_ABORT };
 
 struct ddpi_mailbox;
+struct ddpi_repeat;
 
 struct ddp_comm {
     const uint8_t *home; /* 1 in the process that made it, 0 in its children (private_fds.h) */
@@ -58,8 +59,9 @@ struct ddp_comm {
     struct ddpi_memories memories;
     struct ddpi_recorder *recorder; /* NULL: operations are not noted */
     struct ddpi_run_queue runs;
-    struct ddpi_open_group group; /* calls that have not begun */
-    struct pollfd *polled;        /* room for what wait.c sleeps on */
+    struct ddpi_repeat *repeats[DDPI_OPERATIONS]; /* the last brief runs (repeat.h); NULL: none */
+    struct ddpi_open_group group;                 /* calls that have not begun */
+    struct pollfd *polled;                        /* room for what wait.c sleeps on */
     unsigned polled_room;
 
     /* The first cause of failure; DDP_OK: none. The thread that runs operations writes it, once,

@@ -26,7 +26,8 @@ struct ddpi_algorithm {
     bool takes_turn;  /* a message, too, waits for the collectives that were called before it */
 
     /* Whether the run moves so few bytes that it may begin, and end if nobody lets it wait, under
-     * the lock of the queue. NULL: never. It has no end(), and no list of buffers. */
+     * the lock of the queue. NULL: never. It has a begin(), no end(), no list of buffers, and has
+     * no use for the edges of the ring. */
     bool (*is_brief)(const struct ddp_comm *comm, const struct ddpi_run *run);
 
     /* The run is the next one of its kind: prepare its state. NULL: there is nothing to prepare. */
@@ -60,11 +61,11 @@ struct ddpi_run {
     struct ddpi_memory *owner; /* the type of the buffers; for algorithms that belong to one */
     struct ddpi_wait wait;     /* its times are set when the run sleeps for the first time */
     struct ddpi_list link;     /* in the queue */
-    bool unrecorded; /* the flight recorder gets it as soon as it has been advanced once */
     bool begun;
     bool broken;      /* begin() or advance() has failed */
     bool is_awaited;  /* submit() may wait until it has ended */
     bool is_request;  /* no thread waits for it, as far as the queue knows */
+    bool is_repeat;   /* @state is what a run of the same call has left that was brief */
     atomic_bool done; /* set under the lock of the queue */
     ddp_status status;
     char *cause; /* room for DDP_ERROR_TEXT bytes that get the sentence of a failure; NULL: none */

@@ -18,9 +18,8 @@ ddp_status ddpi_parent_call(struct ddp_comm *parent, const struct ddpi_call *cal
     DDPI_UNINITIALIZED struct ddpi_run run;
     run.task = (struct ddpi_task){.call = *call, .send = send, .recv = recv};
     run.task.call.dtype = DDP_UINT8;
-    ddp_status status = ddpi_task_prepare(&run.task, parent->rank, parent->world_size, err);
     run.task.timeout_ms = parent->timeout_ms;
-    return status == DDP_OK ? ddpi_operate(parent, &run, NULL, err) : status;
+    return ddpi_operate(parent, &run, NULL, err);
 }
 
 ddp_status ddpi_parent_give_up(struct ddp_comm *parent, unsigned long long bytes,

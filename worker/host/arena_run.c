@@ -162,12 +162,15 @@ ddp_status ddpi_arena_fail_mismatch(struct ddp_comm *comm, const struct ddpi_are
 }
 
 /* Whether @op can go on. Other ranks with processors of their own answer within a microsecond: look
- * more often than the driver does between its other duties. */
+ * more often than the driver does between its other duties, but not without a pause, as a look
+ * takes away the line that another rank is about to write. */
 static bool look_often(const struct ddp_comm *comm, const struct ddpi_arena_op *op)
 {
-    for (uint32_t look = 0; look < LOOKS && comm->spin_limit > 0; look++)
+    for (uint32_t look = 0; look < LOOKS && comm->spin_limit > 0; look++) {
         if (ddpi_arena_is_ready(op))
             return true;
+        ddpi_relax();
+    }
     return ddpi_arena_is_ready(op);
 }
 
@@ -183,7 +186,9 @@ static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
             return status;
     }
     bool first = !state->under_way; /* the driver has things to do while the first bytes travel */
-    if (first)
+    if (first && run->is_repeat)
+        ddpi_arena_begin_again(&state->op, &run->task);
+    else if (first)
         ddpi_arena_begin(&state->op, comm->arena, &run->task);
     else if (!look_often(comm, &state->op))
         return DDP_OK;

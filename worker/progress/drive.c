@@ -17,20 +17,12 @@
 
 enum {
     MOVES_A_LOOK = 32, /* steps that move something, between looks at the clock and at peers */
-    BRIEF_STEPS = 2,
 };
 
 /* ---- one run ---- */
 
-static void record_run(struct ddp_comm *comm, struct ddpi_run *run)
-{
-    if (run->unrecorded)
-        run->task.record = ddpi_recorder_begin(comm->recorder, &run->task, true);
-    run->unrecorded = false;
-}
-
-static ddp_status run_begin_or_advance(struct ddp_comm *comm, struct ddpi_run *run,
-                                       enum ddpi_movement *ret_movement)
+static ddp_status run_advance(struct ddp_comm *comm, struct ddpi_run *run,
+                              enum ddpi_movement *ret_movement)
 {
     ddp_status status = DDP_OK;
     bool ready = true;
@@ -51,14 +43,6 @@ static ddp_status run_begin_or_advance(struct ddp_comm *comm, struct ddpi_run *r
     if (status == DDP_OK)
         status = run->algorithm->advance(comm, run, ret_movement);
     run->broken = status != DDP_OK;
-    return status;
-}
-
-static ddp_status run_advance(struct ddp_comm *comm, struct ddpi_run *run,
-                              enum ddpi_movement *ret_movement)
-{
-    ddp_status status = run_begin_or_advance(comm, run, ret_movement);
-    record_run(comm, run);
     return status;
 }
 
@@ -107,18 +91,23 @@ static void take_incoming(struct ddpi_run_queue *queue)
     pthread_mutex_unlock(&queue->lock);
 }
 
-/* Under the lock: nothing counts the run as pending any more. */
-static void settle(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
+/* Under the lock. */
+static void set_result(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
 {
-    struct ddpi_run_queue *queue = &comm->runs;
-    ddpi_list_remove(&run->link);
-    record_run(comm, run);
     ddpi_comm_count(comm, &run->task, status);
     run->status = status;
     if (status == DDP_OK && run->task.non_finite != NULL)
         *run->task.non_finite = run->task.found_non_finite;
     if (status != DDP_OK && run->cause != NULL)
         memcpy(run->cause, comm->cause, sizeof comm->cause);
+}
+
+/* Under the lock: nothing counts the run as pending any more. */
+static void settle(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
+{
+    struct ddpi_run_queue *queue = &comm->runs;
+    ddpi_list_remove(&run->link);
+    set_result(comm, run, status);
     queue->pending--;
     queue->thread_runs -= run->algorithm->execute != NULL;
 }
@@ -389,21 +378,30 @@ static bool drive_until(struct ddp_comm *comm, const struct ddpi_drive_end *end,
     }
 }
 
+bool ddpi_drive_is_brief(const struct ddp_comm *comm, const struct ddpi_run *run)
+{
+    return run->algorithm->is_brief != NULL && run->algorithm->is_brief(comm, run) &&
+           comm->failed == DDP_OK && !atomic_load(&comm->aborted);
+}
+
 /* The first step sends what this rank has; in the second one what the others have may be there. So
- * a short operation takes the lock once. A failure is left to the driver. */
+ * a short operation takes the lock once. It is recorded in between, as other ranks wait for what is
+ * sent. A failure is left to the driver. */
 bool ddpi_drive_briefly(struct ddp_comm *comm, struct ddpi_run *run)
 {
-    enum ddpi_movement movement = DDPI_MOVED;
-    if (run->algorithm->is_brief == NULL || !run->algorithm->is_brief(comm, run) ||
-        comm->failed != DDP_OK || atomic_load(&comm->aborted))
-        return false;
-    for (int step = 0; step < BRIEF_STEPS && movement == DDPI_MOVED; step++)
-        if (run_advance(comm, run, &movement) != DDP_OK)
-            return false;
+    enum ddpi_movement movement = DDPI_IDLE;
+    run->begun = true;
+    ddp_status status = run->algorithm->begin(comm, run);
+    if (status == DDP_OK)
+        status = run->algorithm->advance(comm, run, &movement);
+    run->task.record = ddpi_recorder_begin(comm->recorder, &run->task, true);
+    if (status == DDP_OK && movement == DDPI_MOVED)
+        status = run->algorithm->advance(comm, run, &movement);
+    run->broken = status != DDP_OK;
     if (movement != DDPI_COMPLETE)
         return false;
-    settle(comm, run, DDP_OK);
-    tell_end(&comm->runs, run);
+    set_result(comm, run, DDP_OK);
+    atomic_store_explicit(&run->done, true, memory_order_release);
     return true;
 }
 

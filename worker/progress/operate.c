@@ -1,104 +1,17 @@
 /*
  * operate.c - runs an operation on the memory type of its buffers. Owns nothing.
- *
- * To ask whether the library of a type is loaded costs some 20 ns, as the dynamic linker counts
- * what it loads and unloads: only when a count has changed is the library looked up again.
  */
 #include "operate.h"
 
 #include "error.h"
 #include "grouped_calls.h"
 #include "mem.h"
+#include "opened_types.h"
 #include "refused_run.h"
+#include "repeat.h"
 #include "runs.h"
 
-#include <dlfcn.h>
-#include <link.h>
 #include <stdio.h>
-
-/* ---- which types are there ---- */
-
-/* How often the dynamic linker has loaded or unloaded something. */
-static int read_version(struct dl_phdr_info *info, size_t size, void *version)
-{
-    (void)size;
-    *(unsigned long long *)version = info->dlpi_adds + info->dlpi_subs;
-    return 1; /* every object has the same counts */
-}
-
-static unsigned long long linker_version(void)
-{
-    unsigned long long version = 0;
-    dl_iterate_phdr(read_version, &version);
-    return version;
-}
-
-/* NULL: @library is not loaded. Does not load it. */
-static void *loaded_symbol(const char *library, const char *symbol)
-{
-    void *handle = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-    void *found = handle != NULL ? dlsym(handle, symbol) : NULL;
-    if (handle != NULL)
-        dlclose(handle);
-    return found;
-}
-
-static void update_symbols(struct ddpi_memories *memories, unsigned long long version)
-{
-    if (version == memories->linker_version)
-        return;
-    for (unsigned i = 0; memories->types[i]->library != NULL; i++)
-        memories->symbols[i] =
-            loaded_symbol(memories->types[i]->library, memories->types[i]->symbol);
-    memories->linker_version = version;
-}
-
-static ddp_status open_type(struct ddp_comm *comm, unsigned index, struct ddp_error *err)
-{
-    struct ddpi_memories *memories = &comm->memories;
-    const struct ddpi_memory_type *type = memories->types[index];
-    struct ddpi_memory *opened = NULL;
-    ddp_status status = type->open(comm, &opened);
-    memories->open[index] = opened;
-    if (status == DDP_E_NOMEM)
-        return ddpi_error_set(err, status, "no memory for the use of a %s", type->name);
-    if (status != DDP_OK)
-        memories->symbols[index] = NULL; /* what does not start has no memory */
-    return DDP_OK;
-}
-
-/* Under the lock: open the types that this process has begun to use. */
-static ddp_status open_types(struct ddp_comm *comm, unsigned long long version,
-                             struct ddp_error *err)
-{
-    struct ddpi_memories *memories = &comm->memories;
-    ddp_status status = DDP_OK;
-    bool all_known = true;
-    update_symbols(memories, version);
-    for (unsigned i = 0; memories->types[i]->library != NULL && status == DDP_OK; i++) {
-        if (memories->open[i] != NULL || memories->symbols[i] == NULL)
-            continue;
-        if (memories->types[i]->is_started(memories->symbols[i]))
-            status = open_type(comm, i, err);
-        else
-            all_known = false; /* ask again before the next operation */
-    }
-    if (status == DDP_OK && all_known)
-        atomic_store_explicit(&memories->known_version, version, memory_order_release);
-    return status;
-}
-
-/* Call it before each operation. */
-static ddp_status prepare_types(struct ddp_comm *comm, struct ddp_error *err)
-{
-    unsigned long long version = linker_version();
-    if (atomic_load_explicit(&comm->memories.known_version, memory_order_acquire) == version)
-        return DDP_OK; /* nothing can have changed since the last time */
-    pthread_mutex_lock(&comm->runs.lock);
-    ddp_status status = open_types(comm, version, err);
-    pthread_mutex_unlock(&comm->runs.lock);
-    return status;
-}
 
 /* ---- which type a call is for ---- */
 
@@ -123,15 +36,6 @@ static struct ddpi_memory *stream_owner(struct ddpi_memories *memories, const vo
         if (memories->open[i] != NULL)
             return memories->open[i];
     return &memories->host;
-}
-
-/* This process uses no other memory than the host's. */
-static bool is_host_alone(const struct ddpi_memories *memories)
-{
-    for (unsigned i = 0; memories->types[i]->library != NULL; i++)
-        if (memories->open[i] != NULL)
-            return false;
-    return true;
 }
 
 static bool is_one_place(const struct ddpi_buffer *a, const struct ddpi_buffer *b)
@@ -189,7 +93,7 @@ static ddp_status choose_memory(struct ddpi_memories *memories, const struct ddp
                                 struct ddpi_memory **ret_memory, struct ddp_error *err)
 {
     *ret_memory = &memories->host;
-    if (is_host_alone(memories))
+    if (ddpi_types_are_host_alone(memories))
         return DDP_OK;
     bool is_barrier = task->call.operation == DDPI_BARRIER;
     bool others_have =
@@ -239,7 +143,7 @@ static ddp_status find_memory(struct ddp_comm *comm, const struct ddpi_task *tas
                               struct ddp_error *err)
 {
     *ret_buffers = (struct ddpi_buffers){0};
-    ddp_status status = prepare_types(comm, err);
+    ddp_status status = ddpi_types_open_used(comm, err);
     return status == DDP_OK
                ? choose_memory(&comm->memories, task, stream, ret_buffers, ret_memory, err)
                : status;
@@ -275,7 +179,7 @@ ddp_status ddpi_operate_find(struct ddp_comm *comm, const void *address, const c
                              const struct ddpi_memory_type **ret_type, struct ddp_error *err)
 {
     struct ddpi_buffer buffer;
-    ddp_status status = prepare_types(comm, err);
+    ddp_status status = ddpi_types_open_used(comm, err);
     if (status == DDP_OK)
         status = find_type(&comm->memories, address, what, &buffer, err);
     if (status == DDP_OK)
@@ -321,7 +225,7 @@ static ddp_status run_to_end(struct ddp_comm *comm, struct ddpi_memory *memory,
                              struct ddpi_run *run, void *stream, struct ddp_error *err)
 {
     run->is_awaited = true;
-    run->is_request = false;
+    run->is_request = run->is_repeat = false;
     run->cause = NULL;
     run->ended = NULL;
     ddp_status status = ddpi_operate_submit(comm, memory, run, stream, err);
@@ -329,16 +233,28 @@ static ddp_status run_to_end(struct ddp_comm *comm, struct ddpi_memory *memory,
         return status;
     if (!ddpi_run_is_done(run))
         (void)ddpi_runs_wait(comm, run, 0);
-    return run->status == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
+    if (run->status != DDP_OK)
+        return ddpi_comm_report(comm, err);
+    if (memory == &comm->memories.host)
+        ddpi_repeat_keep(comm, run);
+    return DDP_OK;
 }
 
 ddp_status ddpi_operate(struct ddp_comm *comm, struct ddpi_run *run, void *stream,
                         struct ddp_error *err)
 {
     struct ddpi_memory *memory;
-    if (ddpi_group_is_open(comm))
+    DDPI_UNINITIALIZED struct ddp_error cause;
+    ddp_status status;
+    bool is_grouped = ddpi_group_is_open(comm);
+    if (!is_grouped && stream == NULL && ddpi_repeat_call(comm, &run->task, &status))
+        return status == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
+    status = ddpi_task_prepare(&run->task, comm->rank, comm->world_size, &cause);
+    if (status != DDP_OK)
+        return ddpi_operate_refuse(comm, &run->task, status, &cause, err);
+    if (is_grouped)
         return ddpi_operate_together(comm, &run->task, 1, stream, err);
-    ddp_status status = ddpi_operate_look(comm, &run->task, stream, &run->buffers, &memory, err);
+    status = ddpi_operate_look(comm, &run->task, stream, &run->buffers, &memory, err);
     if (status != DDP_OK)
         return status;
     return memory->type->enqueues ? enqueue(comm, memory, run, stream, err)

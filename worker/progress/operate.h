@@ -7,7 +7,7 @@
 
 #include "run.h"
 
-/* Carry out the task of @run, which ddpi_task_prepare() has set; nothing else of @run need be set.
+/* Carry out the task of @run, which is not prepared yet (task.h); nothing else of @run need be set.
  * On memory whose operations are enqueued, put it behind what is enqueued on @stream. If the
  * calling thread has opened a group, only note it. On DDP_E_INVALID nothing was done; after any
  * other failure the communicator has failed. */

@@ -25,21 +25,22 @@ static void wake_driver(struct ddp_comm *comm)
 static void prepare_run(struct ddpi_run *run)
 {
     run->wait = (struct ddpi_wait){.call = &run->task.call};
-    run->unrecorded = run->begun = run->broken = false;
+    run->begun = run->broken = false;
     atomic_init(&run->done, false);
 }
 
-/* Call under the lock. A run that begins at once is recorded when its first bytes are on their way,
- * as other ranks wait for them. */
-static void put_run(struct ddp_comm *comm, struct ddpi_run *run, bool begins_at_once)
+/* Call under the lock. */
+static void number_run(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    run->task.call.seq = (*ddpi_comm_next_seq(comm, &run->task.call))++;
+    run->task.record = 0;
+}
+
+/* Call under the lock. */
+static void enqueue_run(struct ddp_comm *comm, struct ddpi_run *run)
 {
     struct ddpi_run_queue *queue = &comm->runs;
     bool for_thread = run->algorithm->execute != NULL;
-    run->task.call.seq = (*ddpi_comm_next_seq(comm, &run->task.call))++;
-    run->unrecorded = begins_at_once;
-    run->task.record = 0;
-    if (!begins_at_once)
-        run->task.record = ddpi_recorder_begin(comm->recorder, &run->task, false);
     queue->pending++;
     queue->thread_runs += for_thread;
     if (queue->driven || !ddpi_list_empty(&queue->incoming)) { /* behind what no driver has taken */
@@ -53,11 +54,19 @@ static void put_run(struct ddp_comm *comm, struct ddpi_run *run, bool begins_at_
         pthread_cond_broadcast(&queue->changed);
 }
 
+/* Call under the lock. */
+static void put_run(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    number_run(comm, run);
+    run->task.record = ddpi_recorder_begin(comm->recorder, &run->task, false);
+    enqueue_run(comm, run);
+}
+
 void ddpi_runs_put(struct ddp_comm *comm, struct ddpi_run *run)
 {
     prepare_run(run);
     pthread_mutex_lock(&comm->runs.lock);
-    put_run(comm, run, false);
+    put_run(comm, run);
     pthread_mutex_unlock(&comm->runs.lock);
 }
 
@@ -131,16 +140,26 @@ bool ddpi_runs_wait(struct ddp_comm *comm, const struct ddpi_run *run, uint64_t 
     return done;
 }
 
+/* A brief run is in the queue only if something lets it wait. */
+void ddpi_runs_carry_out_locked(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    prepare_run(run);
+    if (ddpi_runs_are_idle(comm) && ddpi_drive_is_brief(comm, run)) {
+        number_run(comm, run);
+        if (ddpi_drive_briefly(comm, run))
+            return;
+        enqueue_run(comm, run);
+    } else {
+        put_run(comm, run);
+    }
+    (void)wait_for_run(comm, run, 0);
+}
+
 void ddpi_runs_carry_out(struct ddp_comm *comm, struct ddpi_run *run)
 {
-    struct ddpi_run_queue *queue = &comm->runs;
-    prepare_run(run);
-    pthread_mutex_lock(&queue->lock);
-    bool is_alone = queue->pending == 0 && is_callers_turn(queue);
-    put_run(comm, run, is_alone);
-    if (!is_alone || !ddpi_drive_briefly(comm, run))
-        (void)wait_for_run(comm, run, 0);
-    pthread_mutex_unlock(&queue->lock);
+    pthread_mutex_lock(&comm->runs.lock);
+    ddpi_runs_carry_out_locked(comm, run);
+    pthread_mutex_unlock(&comm->runs.lock);
 }
 
 bool ddpi_runs_test(struct ddp_comm *comm, const struct ddpi_run *run)

@@ -13,8 +13,10 @@
  * kind; this gives it its number. It must stay where it is until it has ended. */
 void ddpi_runs_put(struct ddp_comm *comm, struct ddpi_run *run);
 
-/* The same, and wait until it has ended: faster than both calls. */
+/* The same, and wait until it has ended: faster than both calls. And for a caller who holds the
+ * lock of the queue, which is not held throughout. */
 void ddpi_runs_carry_out(struct ddp_comm *comm, struct ddpi_run *run);
+void ddpi_runs_carry_out_locked(struct ddp_comm *comm, struct ddpi_run *run);
 
 /* @run needs nothing more and is in no queue: let it end. It may be gone afterwards. */
 void ddpi_runs_pass(struct ddp_comm *comm, struct ddpi_run *run);

@@ -1,0 +1,83 @@
+/*
+ * repeat.c - see repeat.h. A communicator owns what is kept, by operation; it is used under the
+ * lock of the queue.
+ */
+#include "repeat.h"
+
+#include "communicator.h"
+#include "mem.h"
+#include "opened_types.h"
+#include "runs.h"
+
+/* Whether all that the caller has passed is as it was, but for where the buffers are. They overlap
+ * as before, as they are as far from each other. A pre-multiplied sum is refused without a factor,
+ * which no kept call has. */
+static bool is_like(const struct ddpi_task *called, const struct ddpi_task *kept)
+{
+    const struct ddpi_call *a = &called->call, *b = &kept->call;
+    return a->count == b->count && a->dtype == b->dtype && a->op == b->op && a->root == b->root &&
+           (called->send == NULL) == (kept->send == NULL) &&
+           (called->recv == NULL) == (kept->recv == NULL) &&
+           (uintptr_t)called->recv - (uintptr_t)called->send ==
+               (uintptr_t)kept->recv - (uintptr_t)kept->send;
+}
+
+/* What a call may have besides is left to the long way. */
+static bool is_plain(const struct ddpi_task *task)
+{
+    return task->list == NULL && !task->uneven && task->non_finite == NULL &&
+           task->call.op != DDP_PREMUL_SUM;
+}
+
+/* Whether the next operation may begin at once. */
+static bool may_begin(const struct ddp_comm *comm)
+{
+    return ddpi_runs_are_idle(comm) && ddpi_comm_report(comm, NULL) == DDP_OK &&
+           !atomic_load_explicit(&comm->finalized, memory_order_relaxed);
+}
+
+/* Under the lock. */
+static ddp_status carry_out(struct ddp_comm *comm, struct ddpi_repeat *repeat,
+                            const struct ddpi_task *called)
+{
+    struct ddpi_run *run = &repeat->run;
+    struct ddpi_task *task = &run->task;
+    task->send = called->send;
+    task->recv = called->recv;
+    task->timeout_ms = called->timeout_ms;
+    task->bytes_sent = task->bytes_received = 0;
+    repeat->lent = true; /* to others the queue is open before this thread has seen the end */
+    ddpi_runs_carry_out_locked(comm, run);
+    repeat->lent = false;
+    return run->status;
+}
+
+bool ddpi_repeat_call(struct ddp_comm *comm, const struct ddpi_task *called, ddp_status *ret_status)
+{
+    if (!is_plain(called) || !ddpi_types_stay_host_alone(&comm->memories))
+        return false;
+    pthread_mutex_lock(&comm->runs.lock);
+    struct ddpi_repeat *repeat = comm->repeats[called->call.operation];
+    bool does =
+        repeat != NULL && !repeat->lent && is_like(called, &repeat->run.task) && may_begin(comm);
+    if (does)
+        *ret_status = carry_out(comm, repeat, called);
+    pthread_mutex_unlock(&comm->runs.lock);
+    return does;
+}
+
+void ddpi_repeat_keep(struct ddp_comm *comm, const struct ddpi_run *run)
+{
+    if (run->algorithm->is_brief == NULL || !run->algorithm->is_brief(comm, run) ||
+        !is_plain(&run->task) || !ddpi_types_are_host_alone(&comm->memories))
+        return;
+    pthread_mutex_lock(&comm->runs.lock);
+    struct ddpi_repeat **repeat = &comm->repeats[run->task.call.operation];
+    if (*repeat == NULL)
+        *repeat = ddpi_calloc(1, sizeof **repeat); /* without it calls go the long way */
+    if (*repeat != NULL && !(*repeat)->lent) {
+        (*repeat)->run = *run;
+        (*repeat)->run.is_repeat = true;
+    }
+    pthread_mutex_unlock(&comm->runs.lock);
+}
