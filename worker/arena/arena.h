@@ -83,7 +83,7 @@ uint64_t ddpi_arena_next_round(struct ddpi_arena *arena);
 void ddpi_arena_arrive(struct ddpi_arena *arena, uint64_t round);
 bool ddpi_arena_has_arrived(const struct ddpi_arena *arena, uint64_t round, uint32_t rank);
 
-/* Whether all have, when this one has. */
+/* Whether all ranks have arrived; asked after this one has, as it does not look at its own line. */
 bool ddpi_arena_all_arrived(const struct ddpi_arena *arena, uint64_t round);
 
 /* This rank has seen that all have arrived, so nobody reads any more what it had in the round

@@ -416,7 +416,7 @@ void ddpi_arena_begin_again(struct ddpi_arena_op *op, struct ddpi_task *task)
     }
     op->task = task;
     op->stage = DDPI_ARENA_COPY_IN;
-    op->checked = false;
+    op->checked = op->direct = op->reduced = false;
     op->done = 0;
     copy_own_part(op);
 }

@@ -59,9 +59,10 @@ struct ddp_comm {
     struct ddpi_memories memories;
     struct ddpi_recorder *recorder; /* NULL: operations are not noted */
     struct ddpi_run_queue runs;
-    struct ddpi_repeat *repeats[DDPI_OPERATIONS]; /* the last brief runs (repeat.h); NULL: none */
-    struct ddpi_open_group group;                 /* calls that have not begun */
-    struct pollfd *polled;                        /* room for what wait.c sleeps on */
+    _Atomic(struct ddpi_repeat *) repeats[DDPI_OPERATIONS]; /* the last brief runs (repeat.h); NULL:
+                                                               there was none */
+    struct ddpi_open_group group;                           /* calls that have not begun */
+    struct pollfd *polled;                                  /* room for what wait.c sleeps on */
     unsigned polled_room;
 
     /* The first cause of failure; DDP_OK: none. The thread that runs operations writes it, once,

@@ -25,9 +25,9 @@ struct ddpi_algorithm {
     bool takes_lists; /* it works in the buffers of a list, which are packed for the others */
     bool takes_turn;  /* a message, too, waits for the collectives that were called before it */
 
-    /* Whether the run moves so few bytes that it may begin, and end if nobody lets it wait, under
-     * the lock of the queue. NULL: never. It has a begin(), no end(), no list of buffers, and has
-     * no use for the edges of the ring. */
+    /* Whether the run moves so few bytes that it may begin, and end if nobody makes it wait, under
+     * the lock of the queue. NULL: never. It has a begin(), no end(), no list of buffers, and needs
+     * no edges of the ring any more. */
     bool (*is_brief)(const struct ddp_comm *comm, const struct ddpi_run *run);
 
     /* The run is the next one of its kind: prepare its state. NULL: there is nothing to prepare. */
@@ -65,7 +65,7 @@ struct ddpi_run {
     bool broken;      /* begin() or advance() has failed */
     bool is_awaited;  /* submit() may wait until it has ended */
     bool is_request;  /* no thread waits for it, as far as the queue knows */
-    bool is_repeat;   /* @state is what a run of the same call has left that was brief */
+    bool is_repeat;   /* @state is what an earlier brief run of the same call has left */
     atomic_bool done; /* set under the lock of the queue */
     ddp_status status;
     char *cause; /* room for DDP_ERROR_TEXT bytes that get the sentence of a failure; NULL: none */

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 enum {
-    LOOKS = 100,            /* at the arena before the driver has a turn again */
+    LOOKS = 20,             /* at the arena before the driver has a turn again */
     ADVANCES = 4,           /* the stages of a short operation */
     BRIEF = 8 * 1024,       /* bytes that are copied in less than a microsecond */
     ARENA_TAG = 0x414e4552, /* of the descriptor on its way */

@@ -22,8 +22,8 @@ void ddpi_drive(struct ddp_comm *comm, const struct ddpi_drive_end *end, bool is
 bool ddpi_drive_is_brief(const struct ddp_comm *comm, const struct ddpi_run *run);
 
 /* Under the lock of the queue, which is empty, and nobody drives: begin @run, which is brief and
- * not in the queue, and end it if nothing lets it wait. Returns whether it has ended; else it is to
- * be put into the queue. */
+ * not in the queue, and end it if nothing makes it wait. Returns whether it has ended; else it is
+ * to be put into the queue. */
 bool ddpi_drive_briefly(struct ddp_comm *comm, struct ddpi_run *run);
 
 /* The list of the driver in which @run has its place. */

@@ -98,7 +98,7 @@ ddp_status ddpi_types_open_used(struct ddp_comm *comm, struct ddp_error *err)
     return status;
 }
 
-bool ddpi_types_are_host_alone(const struct ddpi_memories *memories)
+bool ddpi_types_only_host_is_open(const struct ddpi_memories *memories)
 {
     for (unsigned i = 0; memories->types[i]->library != NULL; i++)
         if (memories->open[i] != NULL)
@@ -106,7 +106,7 @@ bool ddpi_types_are_host_alone(const struct ddpi_memories *memories)
     return true;
 }
 
-bool ddpi_types_stay_host_alone(const struct ddpi_memories *memories)
+bool ddpi_types_only_host_is_used(const struct ddpi_memories *memories)
 {
-    return ddpi_types_are_host_alone(memories) && is_known(memories, linker_version());
+    return ddpi_types_only_host_is_open(memories) && is_known(memories, linker_version());
 }

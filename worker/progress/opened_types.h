@@ -10,9 +10,9 @@
 ddp_status ddpi_types_open_used(struct ddp_comm *comm, struct ddp_error *err);
 
 /* Whether no type but the host's is open. */
-bool ddpi_types_are_host_alone(const struct ddpi_memories *memories);
+bool ddpi_types_only_host_is_open(const struct ddpi_memories *memories);
 
-/* The same, and there is none to be opened either. */
-bool ddpi_types_stay_host_alone(const struct ddpi_memories *memories);
+/* The same, and this process has not begun to use another one since. */
+bool ddpi_types_only_host_is_used(const struct ddpi_memories *memories);
 
 #endif

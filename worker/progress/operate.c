@@ -93,7 +93,7 @@ static ddp_status choose_memory(struct ddpi_memories *memories, const struct ddp
                                 struct ddpi_memory **ret_memory, struct ddp_error *err)
 {
     *ret_memory = &memories->host;
-    if (ddpi_types_are_host_alone(memories))
+    if (ddpi_types_only_host_is_open(memories))
         return DDP_OK;
     bool is_barrier = task->call.operation == DDPI_BARRIER;
     bool others_have =

@@ -2,7 +2,7 @@
  * repeat.h - brief calls that are made again and again. To check a call, to find its memory and to
  * choose an algorithm takes longer than a few bytes take to the other ranks. So of each operation
  * the last brief run is kept, and a call that differs from it in nothing but the place of its
- * buffers is carried out with that.
+ * buffers, which lie as far from each other, is carried out with that.
  */
 #ifndef DDPI_REPEAT_H
 #define DDPI_REPEAT_H

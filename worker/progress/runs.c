@@ -140,7 +140,7 @@ bool ddpi_runs_wait(struct ddp_comm *comm, const struct ddpi_run *run, uint64_t 
     return done;
 }
 
-/* A brief run is in the queue only if something lets it wait. */
+/* A brief run is in the queue only if something makes it wait. */
 void ddpi_runs_carry_out_locked(struct ddp_comm *comm, struct ddpi_run *run)
 {
     prepare_run(run);

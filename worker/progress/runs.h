@@ -13,8 +13,8 @@
  * kind; this gives it its number. It must stay where it is until it has ended. */
 void ddpi_runs_put(struct ddp_comm *comm, struct ddpi_run *run);
 
-/* The same, and wait until it has ended: faster than both calls. And for a caller who holds the
- * lock of the queue, which is not held throughout. */
+/* The same, and wait until it has ended: faster than both calls. For _locked() the caller holds
+ * the lock of the queue, which is released while this thread waits. */
 void ddpi_runs_carry_out(struct ddp_comm *comm, struct ddpi_run *run);
 void ddpi_runs_carry_out_locked(struct ddp_comm *comm, struct ddpi_run *run);
 

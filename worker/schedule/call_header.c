@@ -37,8 +37,9 @@ const char *ddpi_operation_name(enum ddpi_operation operation)
 static void set_words(const struct ddpi_call *call, uint64_t words[WORDS])
 {
     uint64_t flags = (call->on_device ? ON_DEVICE : 0) | (call->finite_check ? FINITE_CHECK : 0);
-    words[0] = CALL_MAGIC | (uint64_t)call->operation << 32 | (uint64_t)call->dtype << 40 |
-               (uint64_t)call->op << 48 | (uint64_t)call->algorithm << 56;
+    words[0] = CALL_MAGIC | (uint64_t)(uint8_t)call->operation << 32 |
+               (uint64_t)(uint8_t)call->dtype << 40 | (uint64_t)(uint8_t)call->op << 48 |
+               (uint64_t)(uint8_t)call->algorithm << 56;
     words[1] = call->seq;
     words[2] = call->count;
     words[3] = call->root | flags << 32;
