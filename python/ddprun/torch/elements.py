@@ -21,6 +21,8 @@ OPS = {op: REDUCE_OPS[name] for op, name in {
     OP.SUM: 'sum', OP.AVG: 'average', OP.PRODUCT: 'product', OP.MIN: 'min', OP.MAX: 'max', OP.BAND: 'bit_and',
     OP.BOR: 'bit_or', OP.BXOR: 'bit_xor', OP.PREMUL_SUM: 'premul_sum'}.items()}
 
+PREMUL_SUM = REDUCE_OPS['premul_sum']
+
 
 def elements(tensor: torch.Tensor) -> tuple[int, int]:
     """The number of the type as which it is moved, and how many of these it has: types without a number go as bytes."""
@@ -38,11 +40,12 @@ def reduced(tensor: torch.Tensor) -> int:
 
 def check(call: str, *tensors: torch.Tensor) -> None:
     """Dense tensors of one type, in memory of the host or of CUDA."""
+    first = tensors[0]
     for tensor in tensors:
         if tensor.layout != torch.strided:
             raise Invalid(f'ddp: {call}() takes dense tensors, not {tensor.layout}; call to_dense() first')
-        if tensor.device.type not in ('cpu', 'cuda'):
+        if not (tensor.is_cpu or tensor.is_cuda):
             raise Invalid(f'ddp: {call}() takes tensors on cpu or cuda, not on {tensor.device}')
-        if tensor.dtype != tensors[0].dtype or tensor.device != tensors[0].device:
+        if tensor is not first and (tensor.dtype != first.dtype or tensor.device != first.device):
             raise Invalid(f'ddp: {call}(): one tensor is of {tensor.dtype} on {tensor.device}, another one of '
-                          f'{tensors[0].dtype} on {tensors[0].device}')
+                          f'{first.dtype} on {first.device}')

@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from ..errors import Error, Invalid
 from ..interface import ANY_RANK, RECV, ListedBuffer, Operation
-from .elements import OP, OPS, elements, reduced
+from .elements import OPS, PREMUL_SUM, elements, reduced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def span(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 class Job:
     """Owns the memory between the call's tensors and the operation."""
 
-    def __init__(self, kind: int, timeout_ms: int) -> None:
-        self.operation = Operation(SIZE, kind, timeout_ms=timeout_ms)
+    def __init__(self, kind: int, timeout_ms: int, count: int = 0, peer: int = 0, tag: int = 0) -> None:
+        self.operation = Operation(SIZE, kind, None, None, count, 0, 0, 0.0, peer, tag, timeout_ms)
         self._keep: list[object] = []
         self._copies: list[tuple[torch.Tensor, torch.Tensor]] = []
         self._source: ctypes.c_uint32 | None = None
@@ -103,11 +103,17 @@ class Job:
         if tensor.is_cuda:
             self.operation.stream = torch.cuda.current_stream(tensor.device).cuda_stream
 
+    def reduce_in_place(self, op: dist.ReduceOp, tensor: torch.Tensor) -> None:
+        memory = self.in_place(tensor)
+        self.operation.send = self.operation.recv = memory.data_ptr()
+        self._stream_of(memory)
+        self.reduce(op, memory)
+
     def reduce(self, op: dist.ReduceOp, tensor: torch.Tensor) -> None:
         """How elements are reduced, and as which type: that of @tensor."""
-        kind = op.op
-        self.operation.op, self.operation.dtype = OPS[kind], reduced(tensor)
-        if kind == OP.PREMUL_SUM:
+        number = OPS[op.op]
+        self.operation.op, self.operation.dtype = number, reduced(tensor)
+        if number == PREMUL_SUM:
             self.operation.factor = float(op.factor)
 
     def counts(self, member: str, counts: Sequence[int]) -> None:

@@ -8,6 +8,7 @@ the C++ form has: is_completed(), the source of a message from any rank, gather_
 from __future__ import annotations
 
 import itertools
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -19,11 +20,12 @@ from .elements import check, elements
 from .job import Job, raised
 
 MOST_MS = 2**32 - 1
+MILLISECOND = timedelta(milliseconds=1)
 
 
 def milliseconds(timeout):
     """As libddpcomm has it; what is not set is -1 ms."""
-    count = int(timeout.total_seconds() * 1000)
+    count = timeout // MILLISECOND
     return 0 if count <= 0 else min(count, MOST_MS)
 
 
@@ -136,13 +138,10 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         if self._closed:
             raise dist.DistBackendError('ddp: this process group has been destroyed')
 
-    def _job(self, kind, options, **members):
+    def _job(self, kind, options, count=0, peer=0):
         self._check_open()
         self._sequence += 1
-        job = Job(kind, milliseconds(options.timeout))
-        for name, value in members.items():
-            setattr(job.operation, name, value)
-        return job
+        return Job(kind, milliseconds(options.timeout), count, peer)
 
     def _run(self, job, tensors):
         job.run(self._comm)
@@ -177,11 +176,8 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         if len(tensors) != 1:
             return self.allreduce_coalesced(tensors, options)
         check('allreduce', *tensors)
-        job = self._job(interface.ALL_REDUCE, options, count=tensors[0].numel())
-        memory = job.in_place(tensors[0])
-        job.send(memory)
-        job.recv(memory)
-        job.reduce(options.reduceOp, memory)
+        job = self._job(interface.ALL_REDUCE, options, tensors[0].numel())
+        job.reduce_in_place(options.reduceOp, tensors[0])
         return self._run(job, tensors)
 
     def allreduce_coalesced(self, tensors, options):
@@ -329,9 +325,7 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         check('send' if kind == interface.SEND else 'recv', *tensors)
         if tag < 0:
             raise Invalid(f'ddp: the tag is {tag}; it cannot be negative')
-        job = Job(kind, 0)
-        job.operation.peer, job.operation.tag, job.operation.count = peer, tag, elements(tensors[0])[1]
-        return job
+        return Job(kind, 0, elements(tensors[0])[1], peer, tag)
 
     def send(self, tensors, rank, tag):
         job = self._new_message(interface.SEND, tensors, rank, tag)
