@@ -59,11 +59,12 @@ struct ddp_comm {
     struct ddpi_memories memories;
     struct ddpi_recorder *recorder; /* NULL: operations are not noted */
     struct ddpi_run_queue runs;
-    _Atomic(struct ddpi_repeat *) repeats[DDPI_OPERATIONS]; /* the last brief runs (repeat.h); NULL:
-                                                               there was none */
-    struct ddpi_open_group group;                           /* calls that have not begun */
-    struct pollfd *polled;                                  /* room for what wait.c sleeps on */
+    struct ddpi_open_group group; /* calls that have not begun */
+    struct pollfd *polled;        /* room for what wait.c sleeps on */
     unsigned polled_room;
+
+    /* Of each operation the last brief run (repeat.h); NULL: there was none. */
+    _Atomic(struct ddpi_repeat *) repeats[DDPI_OPERATIONS];
 
     /* The first cause of failure; DDP_OK: none. The thread that runs operations writes it, once,
      * and the status last: any thread that sees the status may read the cause. */
