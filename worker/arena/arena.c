@@ -94,7 +94,7 @@ static void set_sizes(struct ddpi_arena *arena, uint32_t nranks)
 {
     size_t pieces = (size_t)HALVES * (nranks + 1);
     arena->nranks = nranks;
-    arena->large = nranks <= MANY_RANKS    ? 512 * 1024
+    arena->large = nranks <= MANY_RANKS    ? 1024 * 1024
                    : nranks <= CROWD_RANKS ? 256 * 1024
                                            : 64 * 1024;
     arena->lives_at = sizeof(struct shared) + nranks * sizeof(struct line);
