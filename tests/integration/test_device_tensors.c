@@ -80,19 +80,10 @@ static void finish(ddp_tensor *handle)
     ddp_tensors_release(handle);
 }
 
-/* The call, or the handle, fails with @status and a sentence that has @text. */
-static void expect(ddp_status result, const struct ddp_error *error, ddp_status status,
-                   const char *text)
-{
-    if (result != status || strstr(error->msg, text) == NULL)
-        fprintf(stderr, "%s, expected \"%s\"\n", error->msg, text);
-    CHECK(result == status && strstr(error->msg, text) != NULL);
-}
-
 static void finish_with(ddp_tensor *handle, ddp_status status, const char *text)
 {
     struct ddp_error error = {0};
-    expect(ddp_tensors_wait(handle, 0, NULL, &error), &error, status, text);
+    world_expect(ddp_tensors_wait(handle, 0, NULL, &error), &error, status, text);
     ddp_tensors_release(handle);
 }
 
@@ -331,7 +322,7 @@ static void refuse(ddp_tensors *tensors, const void *send, void *recv, void *str
     struct ddp_tensor_op op = op_of(&sum, "fc.weight", send, recv, stream);
     struct ddp_error error = {0};
     ddp_tensor *handle;
-    expect(ddp_tensors_enqueue(tensors, &op, &handle, &error), &error, DDP_E_INVALID, text);
+    world_expect(ddp_tensors_enqueue(tensors, &op, &handle, &error), &error, DDP_E_INVALID, text);
 }
 
 static void pass_another_gpu(struct rig *rig, ddp_tensors *tensors)

@@ -6,7 +6,6 @@
 #include "check_main.h"
 #include "world.h"
 
-#include <string.h>
 #include <unistd.h>
 
 enum {
@@ -235,15 +234,6 @@ END_TEST
 
 /* ---- what goes wrong ---- */
 
-static void expect(ddp_status status, const struct ddp_error *error, ddp_status expected,
-                   const char *words)
-{
-    if (status == expected && strstr(error->msg, words) != NULL)
-        return;
-    fprintf(stderr, "status %d: %s; expected %d: %s\n", status, error->msg, expected, words);
-    _Exit(1);
-}
-
 /* The message is on the edge, or kept already, when the receive with another count comes. */
 static void different_counts(struct world *world, uint32_t rank, ddp_comm *comm)
 {
@@ -255,14 +245,14 @@ static void different_counts(struct world *world, uint32_t rank, ddp_comm *comm)
         if (world->stage == 1)
             CHECK_OK(run_tagged(comm, DDP_KIND_SEND, values, 1, 1, err));
         ddp_status status = ddp_barrier(comm, NULL, &error);
-        expect(status, &error, DDP_E_MISMATCH, "send #0 (5 int32 to rank 1) with tag 4");
+        world_expect(status, &error, DDP_E_MISMATCH, "send #0 (5 int32 to rank 1) with tag 4");
         return;
     }
     if (world->stage == 1)
         CHECK_OK(run_tagged(comm, DDP_KIND_RECV, values, 0, 1, err));
     struct ddp_operation recv = message(DDP_KIND_RECV, values, 6, 0, 4);
     ddp_status status = ddp_run(comm, &recv, &error);
-    expect(status, &error, DDP_E_MISMATCH, " (6 int32 from rank 0) with tag 4, but rank 0 (");
+    world_expect(status, &error, DDP_E_MISMATCH, " (6 int32 from rank 0) with tag 4, but rank 0 (");
 }
 
 START_TEST(counts_must_agree)
@@ -285,7 +275,7 @@ static void nothing_comes(struct world *world, uint32_t rank, ddp_comm *comm)
     ddp_status status = rank == 0 ? ddp_recv_any(comm, &value, 1, DDP_INT32, 6, &source, &error)
                                   : ddp_barrier(comm, NULL, &error);
     if (rank == 0) {
-        expect(status, &error, DDP_E_TIMEOUT, "message with tag 6, and no rank has sent one");
+        world_expect(status, &error, DDP_E_TIMEOUT, "message with tag 6, and no rank has sent one");
         CHECK(source == 77);
     }
     CHECK(status != DDP_OK);
@@ -309,7 +299,7 @@ static void others_leave(struct world *world, uint32_t rank, ddp_comm *comm)
     for (int i = 0; i < 2; i++)
         CHECK_OK(ddp_recv_any(comm, &value, 1, DDP_INT32, 1, NULL, err));
     ddp_status status = ddp_recv_any(comm, &value, 1, DDP_INT32, 1, NULL, &error);
-    expect(status, &error, DDP_E_PEER_DEAD, "has left the communicator");
+    world_expect(status, &error, DDP_E_PEER_DEAD, "has left the communicator");
 }
 
 START_TEST(any_rank_ends_with_the_last_one)
@@ -340,7 +330,7 @@ static void in_the_middle(struct world *world, uint32_t rank, ddp_comm *comm)
     ddp_request *request = start(comm, victim_sends ? DDP_KIND_RECV : DDP_KIND_SEND, values, VAST,
                                  1, victim_sends ? 0 : 3);
     ddp_status status = ddp_request_wait(request, 0, NULL, &error);
-    expect(status, &error, DDP_E_PEER_DEAD, "rank 1 (");
+    world_expect(status, &error, DDP_E_PEER_DEAD, "rank 1 (");
     ddp_request_free(request);
     world_report(world, rank, status, &error);
     free(values);
@@ -369,7 +359,7 @@ static void aborted(struct world *world, uint32_t rank, ddp_comm *comm)
         ddp_comm_abort(comm);
     }
     ddp_status status = ddp_request_wait(request, 0, NULL, &error);
-    expect(status, &error, DDP_E_ABORTED, "rank 0 called ddp_comm_abort()");
+    world_expect(status, &error, DDP_E_ABORTED, "rank 0 called ddp_comm_abort()");
     ddp_request_free(request);
     free(values);
 }

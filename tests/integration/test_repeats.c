@@ -8,7 +8,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <string.h>
 
 enum { ROUNDS = 200, MOST = 2048, THREADS = 8 };
 
@@ -18,16 +17,6 @@ static void run_ranks(uint32_t nranks, uint32_t stage, rank_body *body)
     world_open(&world);
     world_run(&world, body);
     world_close(&world);
-}
-
-static void expect(ddp_status status, const struct ddp_error *error, ddp_status wanted,
-                   const char *words)
-{
-    if (status == wanted && strstr(error->msg, words) != NULL)
-        return;
-    fprintf(stderr, "got %d (%s), expected %d with \"%s\"\n", (int)status, error->msg, (int)wanted,
-            words);
-    _Exit(1);
 }
 
 /* Element @i of @rank in call @call. */
@@ -162,8 +151,9 @@ static void other_arguments(struct world *world, uint32_t rank, ddp_comm *comm)
         values[0] = values[1] = 1;
         CHECK_OK(ddp_run(comm, &operation, err));
         CHECK(values[0] == 2 * (float)world->nranks);
-        expect(ddp_all_reduce(comm, values, values, 2, DDP_FLOAT32, DDP_PREMUL_SUM, NULL, &error),
-               &error, DDP_E_INVALID, "multiplies by a factor");
+        world_expect(
+            ddp_all_reduce(comm, values, values, 2, DDP_FLOAT32, DDP_PREMUL_SUM, NULL, &error),
+            &error, DDP_E_INVALID, "multiplies by a factor");
 
         operation.op = DDP_MAX;
         operation.non_finite = &non_finite;
@@ -182,18 +172,18 @@ static void refusals(struct world *world, uint32_t rank, ddp_comm *comm)
     (void)rank;
     for (int call = 0; call < 3; call++)
         CHECK_OK(ddp_all_reduce(comm, values, values + 2, 2, DDP_INT32, DDP_MAX, NULL, err));
-    expect(ddp_all_reduce(comm, values, values + 1, 2, DDP_INT32, DDP_MAX, NULL, &error), &error,
-           DDP_E_INVALID, "overlap");
-    expect(ddp_all_reduce(comm, NULL, values, 2, DDP_INT32, DDP_MAX, NULL, &error), &error,
-           DDP_E_INVALID, "is NULL");
-    expect(ddp_all_reduce(comm, values, NULL, 2, DDP_INT32, DDP_MAX, NULL, &error), &error,
-           DDP_E_INVALID, "is NULL");
-    expect(ddp_all_reduce(comm, values, values + 2, 2, DDP_INT32, DDP_MAX, values, &error), &error,
-           DDP_E_INVALID, "pass NULL");
+    world_expect(ddp_all_reduce(comm, values, values + 1, 2, DDP_INT32, DDP_MAX, NULL, &error),
+                 &error, DDP_E_INVALID, "overlap");
+    world_expect(ddp_all_reduce(comm, NULL, values, 2, DDP_INT32, DDP_MAX, NULL, &error), &error,
+                 DDP_E_INVALID, "is NULL");
+    world_expect(ddp_all_reduce(comm, values, NULL, 2, DDP_INT32, DDP_MAX, NULL, &error), &error,
+                 DDP_E_INVALID, "is NULL");
+    world_expect(ddp_all_reduce(comm, values, values + 2, 2, DDP_INT32, DDP_MAX, values, &error),
+                 &error, DDP_E_INVALID, "pass NULL");
     for (int call = 0; call < 3; call++)
         CHECK_OK(ddp_broadcast(comm, values, 2, DDP_INT32, 0, NULL, err));
-    expect(ddp_broadcast(comm, values, 2, DDP_INT32, world->nranks, NULL, &error), &error,
-           DDP_E_INVALID, "does not exist");
+    world_expect(ddp_broadcast(comm, values, 2, DDP_INT32, world->nranks, NULL, &error), &error,
+                 DDP_E_INVALID, "does not exist");
     CHECK_OK(ddp_all_reduce(comm, values, values + 2, 2, DDP_INT32, DDP_MAX, NULL, err));
 }
 
@@ -299,8 +289,8 @@ static void after_a_mismatch(struct world *world, uint32_t rank, ddp_comm *comm)
     ddp_reduce_op op = rank == 1 ? DDP_MIN : DDP_MAX;
     for (int call = 0; call < 2; call++) {
         ddp_status status = ddp_all_reduce(comm, &value, &value, 1, DDP_INT32, op, NULL, &error);
-        expect(status, &error, DDP_E_MISMATCH, "max of 1 int32");
-        expect(status, &error, DDP_E_MISMATCH, "min of 1 int32");
+        world_expect(status, &error, DDP_E_MISMATCH, "max of 1 int32");
+        world_expect(status, &error, DDP_E_MISMATCH, "min of 1 int32");
     }
 }
 
@@ -313,8 +303,8 @@ static void after_an_abort(struct world *world, uint32_t rank, ddp_comm *comm)
     if (rank == 0)
         ddp_comm_abort(comm);
     for (int call = 0; call < 2; call++)
-        expect(ddp_all_reduce(comm, &value, &value, 1, DDP_INT32, DDP_MAX, NULL, &error), &error,
-               DDP_E_ABORTED, "rank 0");
+        world_expect(ddp_all_reduce(comm, &value, &value, 1, DDP_INT32, DDP_MAX, NULL, &error),
+                     &error, DDP_E_ABORTED, "rank 0");
 }
 
 static void after_finalize(struct world *world, uint32_t rank, ddp_comm *comm)
@@ -325,8 +315,8 @@ static void after_finalize(struct world *world, uint32_t rank, ddp_comm *comm)
     (void)rank;
     make_calls(comm);
     CHECK_OK(ddp_comm_finalize(comm, 0, err));
-    expect(ddp_all_reduce(comm, &value, &value, 1, DDP_INT32, DDP_MAX, NULL, &error), &error,
-           DDP_E_INVALID, "ddp_comm_finalize()");
+    world_expect(ddp_all_reduce(comm, &value, &value, 1, DDP_INT32, DDP_MAX, NULL, &error), &error,
+                 DDP_E_INVALID, "ddp_comm_finalize()");
 }
 
 /* A rank that does not call lets the others run into the timeout of their own call. */
@@ -344,7 +334,7 @@ static void after_the_time(struct world *world, uint32_t rank, ddp_comm *comm)
                                       .timeout_ms = 300};
     make_calls(comm);
     if (rank != 0) {
-        expect(ddp_run(comm, &operation, &error), &error, DDP_E_TIMEOUT, "has waited");
+        world_expect(ddp_run(comm, &operation, &error), &error, DDP_E_TIMEOUT, "has waited");
         atomic_fetch_add(world->counter, 1);
         return;
     }
@@ -352,7 +342,7 @@ static void after_the_time(struct world *world, uint32_t rank, ddp_comm *comm)
         sched_yield();
     ddp_status status = ddp_run(comm, &operation, &error);
     CHECK(status == DDP_OK || status == DDP_E_TIMEOUT); /* what it needs from the others is there */
-    expect(ddp_run(comm, &operation, &error), &error, DDP_E_TIMEOUT, "has waited");
+    world_expect(ddp_run(comm, &operation, &error), &error, DDP_E_TIMEOUT, "has waited");
 }
 
 static rank_body *const failures[] = {after_a_mismatch, after_an_abort, after_finalize,

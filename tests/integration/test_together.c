@@ -7,7 +7,6 @@
 #include "world.h"
 
 #include <pthread.h>
-#include <string.h>
 #include <unistd.h>
 
 enum {
@@ -38,16 +37,6 @@ static void check_filled(const int32_t *values, size_t count, int32_t first)
 {
     for (size_t i = 0; i < count; i++)
         CHECK(values[i] == first + (int32_t)i);
-}
-
-static void expect(ddp_status status, const struct ddp_error *error, ddp_status wanted,
-                   const char *words)
-{
-    if (status == wanted && strstr(error->msg, words) != NULL)
-        return;
-    fprintf(stderr, "got %d (%s), expected %d with \"%s\"\n", (int)status, error->msg, (int)wanted,
-            words);
-    _Exit(1);
 }
 
 static void send_to(ddp_comm *comm, const int32_t *values, size_t count, uint32_t peer)
@@ -246,28 +235,29 @@ static void refusals(struct world *world, uint32_t rank, ddp_comm *comm)
     ddp_comm *other;
     int32_t value = 1, sum = 1;
     (void)world;
-    expect(ddp_group_end(comm, &error), &error, DDP_E_INVALID, "call ddp_group_start() first");
+    world_expect(ddp_group_end(comm, &error), &error, DDP_E_INVALID,
+                 "call ddp_group_start() first");
     open_group(comm);
     sum_all(comm, &sum, 1);
-    expect(ddp_send(comm, &value, 1, DDP_INT32, 7, NULL, &error), &error, DDP_E_INVALID,
-           "rank 7 does not exist");
-    expect(ddp_send_recv(comm, &value, 1, 1 - rank, &value, 1, 7, DDP_INT32, NULL, &error), &error,
-           DDP_E_INVALID, "rank 7 does not exist");
-    expect(ddp_comm_split(comm, 0, 0, &other, &error), &error, DDP_E_INVALID,
-           "calls ddp_comm_split() in a group of calls");
-    expect(ddp_comm_create_group(comm, &rank, 1, &other, &error), &error, DDP_E_INVALID,
-           "calls ddp_comm_create_group() in a group of calls");
-    expect(ddp_comm_shrink(comm, NULL, 0, 0, 0, &other, &error), &error, DDP_E_INVALID,
-           "calls ddp_comm_shrink() in a group of calls");
-    expect(ddp_comm_finalize(comm, 0, &error), &error, DDP_E_INVALID,
-           "calls ddp_comm_finalize() in a group of calls");
+    world_expect(ddp_send(comm, &value, 1, DDP_INT32, 7, NULL, &error), &error, DDP_E_INVALID,
+                 "rank 7 does not exist");
+    world_expect(ddp_send_recv(comm, &value, 1, 1 - rank, &value, 1, 7, DDP_INT32, NULL, &error),
+                 &error, DDP_E_INVALID, "rank 7 does not exist");
+    world_expect(ddp_comm_split(comm, 0, 0, &other, &error), &error, DDP_E_INVALID,
+                 "calls ddp_comm_split() in a group of calls");
+    world_expect(ddp_comm_create_group(comm, &rank, 1, &other, &error), &error, DDP_E_INVALID,
+                 "calls ddp_comm_create_group() in a group of calls");
+    world_expect(ddp_comm_shrink(comm, NULL, 0, 0, 0, &other, &error), &error, DDP_E_INVALID,
+                 "calls ddp_comm_shrink() in a group of calls");
+    world_expect(ddp_comm_finalize(comm, 0, &error), &error, DDP_E_INVALID,
+                 "calls ddp_comm_finalize() in a group of calls");
     sum_all(comm, &value, 1);
     close_group(comm);
     CHECK(sum == 2 && value == 2);
     open_group(comm);
     sum_all(comm, &sum, 1);
     CHECK_OK(ddp_all_reduce(comm, &value, &value, 1, DDP_INT32, DDP_SUM, &value, err));
-    expect(ddp_group_end(comm, &error), &error, DDP_E_INVALID, "host memory takes no stream");
+    world_expect(ddp_group_end(comm, &error), &error, DDP_E_INVALID, "host memory takes no stream");
     CHECK(sum == 4 && value == 2);
     open_group(comm);
     sum_all(comm, &sum, 1); /* ddp_comm_destroy() forgets it */
@@ -288,9 +278,10 @@ static void *use_beside_a_group(void *arg)
 {
     struct second_thread *second = arg;
     struct ddp_error error;
-    expect(ddp_group_start(second->comm, &error), &error, DDP_E_INVALID, "another thread of rank");
-    expect(ddp_group_end(second->comm, &error), &error, DDP_E_INVALID,
-           "has no group of calls open");
+    world_expect(ddp_group_start(second->comm, &error), &error, DDP_E_INVALID,
+                 "another thread of rank");
+    world_expect(ddp_group_end(second->comm, &error), &error, DDP_E_INVALID,
+                 "has no group of calls open");
     sum_all(second->comm, &second->sum, 1);
     CHECK(second->sum == 2);
     return NULL;
@@ -345,7 +336,7 @@ static void death_in_group(struct world *world, uint32_t rank, ddp_comm *comm)
         send_to(comm, out, SMALL, peer);
         receive_from(comm, in, SMALL, peer);
     }
-    expect(ddp_group_end(comm, &error), &error, DDP_E_PEER_DEAD, words);
+    world_expect(ddp_group_end(comm, &error), &error, DDP_E_PEER_DEAD, words);
     free(out);
     free(in);
 }

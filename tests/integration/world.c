@@ -271,6 +271,16 @@ void world_start_rank(struct world *world, uint32_t rank, rank_body *body)
     _exit(0);
 }
 
+void world_expect(ddp_status status, const struct ddp_error *error, ddp_status wanted,
+                  const char *words)
+{
+    if (status == wanted && strstr(error->msg, words) != NULL)
+        return;
+    fprintf(stderr, "got %d (%s), expected %d with \"%s\"\n", (int)status, error->msg, (int)wanted,
+            words);
+    _Exit(1);
+}
+
 void world_start(struct world *world, rank_body *body)
 {
     for (uint32_t rank = 0; rank < world->nranks; rank++)

@@ -93,6 +93,10 @@ void world_report(struct world *world, uint32_t rank, ddp_status status,
                   const struct ddp_error *error);
 void world_step(struct world *world, uint32_t rank);
 
+/* In the process of a rank: a call has failed with @wanted, and its sentence has @words. */
+void world_expect(ddp_status status, const struct ddp_error *error, ddp_status wanted,
+                  const char *words);
+
 /* Kill one and reap it. */
 void world_kill_rank(struct world *world, uint32_t rank);
 
