@@ -207,7 +207,7 @@ static void run_problem(const struct problem *of, bool direct, uint8_t *const *t
 static void set_way(bool streams)
 {
     const struct ddpi_copy_class tried = {
-        .count = 1, .tries = 2 * DDPI_COPY_TRIES, .least = {1, 1}, .streams = streams};
+        .count = 2 * DDPI_COPY_TRIES, .least = {1, 1}, .streams = streams};
     for (uint32_t i = 0; i < count; i++)
         for (unsigned kind = 0; kind < DDPI_OPERATIONS; kind++)
             for (unsigned k = 0; k < DDPI_COPY_CLASSES; k++)
@@ -224,7 +224,7 @@ static void compare_usual(const struct problem *of, bool streams, uint8_t *const
         usual[i] = ranks[i].want;
     run_problem(of, false, usual);
     for (uint32_t i = 0; i < count; i++) {
-        ck_assert_int_eq(ranks[i].op.streams, streams);
+        ck_assert_int_eq(ranks[i].op.way.streams, streams);
         size_t elements = parts_of(&of->call, i, true) * of->call.count;
         size_t differ = elements_differ(of->call.dtype, direct[i], usual[i], elements);
         ck_assert_msg(differ == elements,

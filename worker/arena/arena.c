@@ -59,6 +59,7 @@ struct line {
     _Atomic uint32_t sleeps;
     _Alignas(64) _Atomic uint64_t busy;  /* the round of which it does shares now; 0: of none */
     _Atomic uint64_t non_finite[HALVES]; /* the last round whose result is; written by any rank */
+    _Atomic uint64_t spent_ns[HALVES];   /* on the last operation that was timed and told here */
 };
 
 struct shared {
@@ -81,6 +82,7 @@ struct ddpi_arena {
     struct ddpi_windows *windows;  /* NULL: none */
     struct ddpi_arena_view *views; /* by rank */
     struct ddpi_copy_choice copy_choices[DDPI_OPERATIONS];
+    struct ddpi_copy_timed last_timed;
 };
 
 /* ---- the file ---- */
@@ -221,6 +223,11 @@ struct ddpi_copy_choice *ddpi_arena_copy_choice(struct ddpi_arena *arena,
                                                 enum ddpi_operation operation)
 {
     return &arena->copy_choices[operation];
+}
+
+struct ddpi_copy_timed *ddpi_arena_last_timed(struct ddpi_arena *arena)
+{
+    return &arena->last_timed;
 }
 
 void *ddpi_arena_lives(const struct ddpi_arena *arena)
@@ -397,6 +404,22 @@ bool ddpi_arena_all_finished(const struct ddpi_arena *arena, uint64_t round, uin
 {
     return atomic_load_explicit(&half_of(arena, round)->finished, memory_order_acquire) >=
            work + DDPI_ARENA_SHARES;
+}
+
+/* Those of the round before are in the other half, where a slow rank may still read them. */
+void ddpi_arena_tell_time(struct ddpi_arena *arena, uint64_t ns)
+{
+    atomic_store_explicit(&arena->shared->lines[arena->rank].spent_ns[(arena->round + 1) % HALVES],
+                          ns, memory_order_relaxed);
+}
+
+uint64_t ddpi_arena_time_of_all(const struct ddpi_arena *arena, uint64_t round)
+{
+    uint64_t sum = 0;
+    for (uint32_t rank = 0; rank < arena->nranks; rank++)
+        sum += atomic_load_explicit(&arena->shared->lines[rank].spent_ns[round % HALVES],
+                                    memory_order_relaxed);
+    return sum;
 }
 
 /* ---- what others do ---- */

@@ -49,9 +49,10 @@ uint32_t ddpi_arena_rank(const struct ddpi_arena *arena);
 uint32_t ddpi_arena_ranks(const struct ddpi_arena *arena);
 bool ddpi_arena_is_crowded(const struct ddpi_arena *arena);
 
-/* How this rank copies in, in operations of this kind. */
+/* How ranks copy in, in operations of this kind; and the last operation, if it was timed. */
 struct ddpi_copy_choice *ddpi_arena_copy_choice(struct ddpi_arena *arena,
                                                 enum ddpi_operation operation);
+struct ddpi_copy_timed *ddpi_arena_last_timed(struct ddpi_arena *arena);
 
 /* The page of the words that show who lives (lives.h). */
 void *ddpi_arena_lives(const struct ddpi_arena *arena);
@@ -111,6 +112,11 @@ void ddpi_arena_finish(struct ddpi_arena *arena, uint64_t round, uint64_t work, 
 bool ddpi_arena_all_finished(const struct ddpi_arena *arena, uint64_t round, uint64_t work);
 
 enum { DDPI_ARENA_SHARES = 1024 }; /* the most shares of a round */
+
+/* This rank spent @ns on an operation that has ended: told with its arrival in the next round. And
+ * what all ranks together have told with their arrivals in @round. */
+void ddpi_arena_tell_time(struct ddpi_arena *arena, uint64_t ns);
+uint64_t ddpi_arena_time_of_all(const struct ddpi_arena *arena, uint64_t round);
 
 /* ---- what others do ---- */
 

@@ -95,48 +95,45 @@ static uint8_t *piece_of(const struct ddpi_arena_op *op, uint32_t rank)
 
 /* ---- which way copies take ---- */
 
-/* Whether each rank both copies in and takes what others have copied in: its own time tells what
- * both cost. */
-static bool is_mutual(const struct ddpi_arena_op *op)
-{
-    return row_of(op)->copies_in == EVERY && row_of(op)->takes == EVERY;
-}
-
 /* Where ranks outnumber the processors, some share a processor and so its caches. Before the counts
- * are exchanged, ranks do not know the same size. A root does not see what its readers pay: it goes
- * the way of an all_reduce. */
+ * are exchanged, ranks do not know the same size. */
 static void choose_way(struct ddpi_arena_op *op)
 {
-    enum ddpi_operation kind = op->task->call.operation;
     if (!DDPI_CAN_STREAM || ddpi_arena_is_crowded(op->arena) || !op->counted)
         return;
-    if (is_mutual(op)) {
-        struct ddpi_copy_way way =
-            ddpi_copy_next(ddpi_arena_copy_choice(op->arena, kind), op->longest);
-        op->streams = way.streams;
-        op->is_timed = way.is_timed;
-    } else {
-        op->streams =
-            ddpi_copy_streams(ddpi_arena_copy_choice(op->arena, DDPI_ALL_REDUCE), op->longest);
-    }
+    op->way =
+        ddpi_copy_next(ddpi_arena_copy_choice(op->arena, op->task->call.operation), op->longest);
 }
 
 static uint64_t start_clock(const struct ddpi_arena_op *op)
 {
-    return op->is_timed ? ddpi_now_ns() : 0;
+    return op->way.is_timed ? ddpi_now_ns() : 0;
 }
 
 static void stop_clock(struct ddpi_arena_op *op, uint64_t started_ns)
 {
-    if (op->is_timed)
+    if (op->way.is_timed)
         op->spent_ns += ddpi_now_ns() - started_ns;
 }
 
-static void note_time(const struct ddpi_arena_op *op)
+/* At the end of the operation. */
+static void tell_time(const struct ddpi_arena_op *op)
 {
-    if (op->is_timed)
-        ddpi_copy_note(ddpi_arena_copy_choice(op->arena, op->task->call.operation), op->longest,
-                       op->streams, op->spent_ns);
+    if (!op->way.is_timed)
+        return;
+    ddpi_arena_tell_time(op->arena, op->spent_ns);
+    *ddpi_arena_last_timed(op->arena) = (struct ddpi_copy_timed){
+        ddpi_arena_copy_choice(op->arena, op->task->call.operation), op->longest, op->way};
+}
+
+/* All have arrived, so all have told what the operation before this one took. */
+static void note_last_time(const struct ddpi_arena_op *op)
+{
+    struct ddpi_copy_timed *last = ddpi_arena_last_timed(op->arena);
+    if (last->choice == NULL)
+        return;
+    ddpi_copy_note(last, ddpi_arena_time_of_all(op->arena, op->round));
+    last->choice = NULL;
 }
 
 /* ---- copies ---- */
@@ -149,7 +146,7 @@ static void copy_in(const struct ddpi_arena_op *op, uint8_t *to, const struct dd
         return;
     if (task->factor != 1)
         ddpi_scale(to, from->bytes, from->len / task->element_size, task->call.dtype, task->factor);
-    else if (op->streams)
+    else if (op->way.streams)
         ddpi_stream_copy(to, from->bytes, from->len);
     else
         memcpy(to, from->bytes, from->len);
@@ -551,6 +548,8 @@ static enum ddpi_arena_result meet(struct ddpi_arena_op *op, uint32_t *ret_rank)
 {
     if (!op->checked && ddpi_arena_odd_call(op->arena, op->round, ret_rank))
         return DDPI_ARENA_MISMATCH;
+    if (!op->checked)
+        note_last_time(op);
     op->checked = true;
     ddpi_arena_fetch_next(op->arena);
     if (op->shows) {
@@ -600,7 +599,7 @@ static void fetch_piece(const struct ddpi_arena_op *op)
 {
     uint32_t me = ddpi_arena_rank(op->arena);
     bool has_blocks = row_of(op)->in == PARTS;
-    if (op->room == DDPI_ARENA_SMALL && !row_of(op)->works && !op->streams &&
+    if (op->room == DDPI_ARENA_SMALL && !row_of(op)->works && !op->way.streams &&
         is_one_of(row_of(op)->copies_in, op, me))
         ddpi_arena_fetch_piece(op->arena, has_blocks && me == 0 ? op->block : 0,
                                at_most(op->longest, has_blocks ? op->block : op->piece));
@@ -620,7 +619,7 @@ static void finish_round(struct ddpi_arena_op *op)
     op->done += row_of(op)->in == PARTS ? op->block : op->piece;
     op->stage = op->done < op->longest ? DDPI_ARENA_COPY_IN : DDPI_ARENA_OVER;
     if (op->stage == DDPI_ARENA_OVER)
-        note_time(op);
+        tell_time(op);
 }
 
 bool ddpi_arena_is_ready(const struct ddpi_arena_op *op)

@@ -28,16 +28,15 @@ struct ddpi_arena_op {
     struct ddpi_task *task;
     enum ddpi_arena_stage stage;
     enum ddpi_arena_room room;
-    bool checked;          /* all ranks have called the same */
-    bool counted;          /* the counts of uneven parts are exchanged */
-    bool shows;            /* ranks tell each other where their buffers are */
-    bool direct;           /* all buffers are in windows, and nothing is copied through pieces */
-    bool chunked;          /* each rank reduces a chunk (chunks_op.h), */
-    bool reduced;          /* and this one has done so in the round before */
-    bool streams;          /* what this rank writes for others bypasses the caches */
-    bool is_timed;         /* its copies and reductions are timed (copy_choice.h) */
-    uint64_t spent_ns;     /* how long they have taken until now */
-    size_t piece;          /* bytes of a piece that are used, a multiple of the element size */
+    bool checked;             /* all ranks have called the same */
+    bool counted;             /* the counts of uneven parts are exchanged */
+    bool shows;               /* ranks tell each other where their buffers are */
+    bool direct;              /* all buffers are in windows, and nothing is copied through pieces */
+    bool chunked;             /* each rank reduces a chunk (chunks_op.h), */
+    bool reduced;             /* and this one has done so in the round before */
+    struct ddpi_copy_way way; /* of what this rank writes for others */
+    uint64_t spent_ns;        /* if timed: how long copies and reductions have taken until now */
+    size_t piece;             /* bytes of a piece that are used, a multiple of the element size */
     size_t block;          /* and of the part of each rank in it, for operations with such parts */
     size_t done;           /* bytes of the longest part, or of the buffer, in earlier rounds */
     size_t longest;        /* bytes to be done */

@@ -18,19 +18,18 @@ struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t byte
     if (bytes < DDPI_COPY_LEAST)
         return (struct ddpi_copy_way){.streams = false};
     struct ddpi_copy_class *class = &choice->classes[class_of(bytes)];
-    if (class->count == 0)
-        class->tries = 0;
-    class->count = (class->count + 1) % DDPI_COPY_PERIOD;
-    if (class->tries == ALL_TRIES)
+    uint32_t count = class->count;
+    class->count = (count + 1) % DDPI_COPY_PERIOD;
+    if (count >= ALL_TRIES)
         return (struct ddpi_copy_way){.streams = class->streams,
                                       .is_timed = bytes >= DDPI_COPY_TIMED};
-    if (class->tries == 0)
+    if (count == 0)
         class->least[false] = class->least[true] = UINT64_MAX;
-    return (struct ddpi_copy_way){.streams = class->tries >= DDPI_COPY_TRIES, .is_timed = true};
+    return (struct ddpi_copy_way){
+        .streams = count >= DDPI_COPY_TRIES, .is_timed = true, .is_try = true};
 }
 
-/* A reader does not find in its caches what has bypassed them, and not all that this costs is
- * measured here: it must save half. */
+/* Not all that the way past the caches costs is measured here, so it must save half. */
 static bool is_worth_it(uint64_t cached_ns, uint64_t streamed_ns)
 {
     return streamed_ns < cached_ns / 2;
@@ -41,30 +40,23 @@ static void note_try(struct ddpi_copy_class *class, bool streams, uint64_t ns)
     if (ns < class->least[streams])
         class->least[streams] = ns;
     class->streams = is_worth_it(class->least[false], class->least[true]);
-    class->tries++;
     class->slow = 0;
 }
 
-/* Something has changed if one operation after the other takes twice as long as the tries did, for
- * longer than the tries of another rank last. */
+/* Something has changed if one operation after the other takes twice as long as the tries did. */
 static void note_usual(struct ddpi_copy_class *class, bool streams, uint64_t ns)
 {
     class->slow = ns / 2 > class->least[streams] ? class->slow + 1 : 0;
     if (class->slow > ALL_TRIES)
-        class->tries = 0;
+        class->count = class->slow = 0;
 }
 
-void ddpi_copy_note(struct ddpi_copy_choice *choice, size_t bytes, bool streams, uint64_t ns)
+void ddpi_copy_note(const struct ddpi_copy_timed *timed, uint64_t ns)
 {
-    struct ddpi_copy_class *class = &choice->classes[class_of(bytes)];
-    uint64_t ns_per_mib = (uint64_t)((double)ns * (1 << 20) / (double)bytes);
-    if (class->tries < ALL_TRIES)
-        note_try(class, streams, ns_per_mib);
+    struct ddpi_copy_class *class = &timed->choice->classes[class_of(timed->bytes)];
+    uint64_t ns_per_mib = (uint64_t)((double)ns * (1 << 20) / (double)timed->bytes);
+    if (timed->way.is_try)
+        note_try(class, timed->way.streams, ns_per_mib);
     else
-        note_usual(class, streams, ns_per_mib);
-}
-
-bool ddpi_copy_streams(const struct ddpi_copy_choice *choice, size_t bytes)
-{
-    return bytes >= DDPI_COPY_LEAST && choice->classes[class_of(bytes)].streams;
+        note_usual(class, timed->way.streams, ns_per_mib);
 }

@@ -10,9 +10,12 @@
  * So from time to time the ranks try both ways. They carry out a few operations through the caches
  * and a few past them, separately for each kind of operation and each range of sizes. The
  * operations that follow go past the caches if the fastest try that did so took less than half the
- * time. If large operations become slow, the tries are repeated at once. All ranks begin their
- * tries with the same operation, but each rank chooses the way of its own copies. The bits of a
- * result do not depend on the way.
+ * time. If large operations become slow, the tries are repeated at once.
+ *
+ * The time is what all ranks together spent on copies and reductions: who writes does not see what
+ * it costs to read. The ranks tell each other their times when they next meet, so all have the same
+ * times and choose the same way; the operation that has begun by then still goes the way that was
+ * known. If a rank lied, the ways would differ, but not the bits of a result.
  */
 #ifndef DDPI_COPY_CHOICE_H
 #define DDPI_COPY_CHOICE_H
@@ -26,7 +29,7 @@ enum {
     DDPI_COPY_TRIES = 4,          /* of each way, one after the other */
     DDPI_COPY_PERIOD = 512,       /* operations from the first try to the next first one */
     DDPI_COPY_TIMED = 256 * 1024, /* bytes from which each operation is timed, and not only tries:
-                                     reading a clock is little beside it */
+                                     to read a clock and to tell its time is little beside it */
     DDPI_COPY_CLASSES = 16,       /* powers of two from DDPI_COPY_LEAST on; the last has the rest */
 };
 
@@ -34,24 +37,28 @@ enum {
 struct ddpi_copy_choice {
     struct ddpi_copy_class {
         uint32_t count;    /* of the operations in this period */
-        uint32_t tries;    /* that were noted */
         uint64_t least[2]; /* nanoseconds for each MiB: through the caches, past them */
         bool streams;      /* the way that was chosen last, */
         uint32_t slow;     /* and how many one after the other have been slow in it */
     } classes[DDPI_COPY_CLASSES];
 };
 
-/* The way of the next operation, and whether to note how long it took. */
+/* The way of the next operation, whether to note how long it took, and whether it is a try. */
 struct ddpi_copy_way {
     bool streams;
     bool is_timed;
+    bool is_try;
 };
 struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes);
 
-/* The last operation, of @bytes, went the way @streams, and copying and reducing took @ns. */
-void ddpi_copy_note(struct ddpi_copy_choice *choice, size_t bytes, bool streams, uint64_t ns);
+/* An operation that has ended, and whose time is not noted yet. */
+struct ddpi_copy_timed {
+    struct ddpi_copy_choice *choice; /* NULL: there is none */
+    size_t bytes;
+    struct ddpi_copy_way way;
+};
 
-/* The way that was chosen last for @bytes. */
-bool ddpi_copy_streams(const struct ddpi_copy_choice *choice, size_t bytes);
+/* @timed took @ns, of all ranks together. */
+void ddpi_copy_note(const struct ddpi_copy_timed *timed, uint64_t ns);
 
 #endif
