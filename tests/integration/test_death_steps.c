@@ -3,7 +3,8 @@
  * transport. Every survivor must be told who has died.
  *
  * A step is a call with which a rank moves bytes, waits, or takes or ends its share of the work:
- * those of libc are replaced here, those of the arena by the linker (--wrap). The victim dies
+ * those of libc are replaced here, those of the arena by the linker (--wrap), as is the choice
+ * between ways to copy. The victim dies
  * before the first one in a world, before the second one in the next world, until it comes to the
  * end. Victims take turns; with DDPRUN_EVERY_DEATH=1 each of them dies before each step, and the
  * number of worlds is printed.
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum { RANKS = 4, FEW = 5, SOME = 5000, MANY_STEPS = 400, LONG_MS = 60 * 1000 };
@@ -60,6 +62,17 @@ int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *time, const s
     NEXT(ppoll_call *, ppoll);
     step();
     return next_ppoll(fds, count, time, mask);
+}
+
+typedef ssize_t read_call(pid_t, const struct iovec *, unsigned long, const struct iovec *,
+                          unsigned long, unsigned long);
+
+ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long nlocal,
+                         const struct iovec *remote, unsigned long nremote, unsigned long flags)
+{
+    NEXT(read_call *, process_vm_readv);
+    step();
+    return next_process_vm_readv(pid, local, nlocal, remote, nremote, flags);
 }
 
 /* The compiler must not make a call of itself of it. */
@@ -105,6 +118,22 @@ void __wrap_ddpi_arena_finish(struct ddpi_arena *arena, uint64_t round, uint64_t
 {
     step();
     __real_ddpi_arena_finish(arena, round, work, count, share);
+}
+
+/* Through the kernel, where a test says so. */
+static bool reads_others;
+
+struct ddpi_copy_way __real_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
+                                           unsigned paths);
+struct ddpi_copy_way __wrap_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
+                                           unsigned paths);
+
+struct ddpi_copy_way __wrap_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
+                                           unsigned paths)
+{
+    if (reads_others && (paths >> DDPI_COPY_SINGLE & 1) != 0)
+        return (struct ddpi_copy_way){.path = DDPI_COPY_SINGLE};
+    return __real_ddpi_copy_next(choice, bytes, paths);
 }
 
 /* ---- calls ---- */
@@ -166,7 +195,7 @@ static ddp_status call_list(ddp_comm *comm, size_t count, struct ddp_error *err)
     return ddp_all_reduce_many(comm, buffers, 2, DDP_FLOAT32, DDP_SUM, NULL, err);
 }
 
-enum way { SHM, TCP };
+enum way { SHM, READS, TCP }; /* READS: ranks of one machine read each other's buffers */
 
 /* world->stage says which. */
 static const struct {
@@ -187,6 +216,11 @@ static const struct {
     {call_gather, SOME, DDP_ALGORITHM_DIRECT, SHM, NULL},
     {call_scatter, SOME, DDP_ALGORITHM_DIRECT, SHM, NULL},
     {call_all_to_all, SOME, DDP_ALGORITHM_DIRECT, SHM, NULL},
+    {call_broadcast, SOME, DDP_ALGORITHM_DIRECT, READS, "aa"}, /* each has a processor */
+    {call_all_gather, SOME, DDP_ALGORITHM_DIRECT, READS, "aa"},
+    {call_gather, SOME, DDP_ALGORITHM_DIRECT, READS, "aa"},
+    {call_scatter, SOME, DDP_ALGORITHM_DIRECT, READS, "aa"},
+    {call_all_to_all, SOME, DDP_ALGORITHM_DIRECT, READS, "aa"},
     {call_barrier, 0, DDP_ALGORITHM_DIRECT, SHM, NULL},
     {call_all_reduce, FEW, DDP_ALGORITHM_DIRECT, TCP, NULL},
     {call_all_reduce, SOME, DDP_ALGORITHM_RING, SHM, NULL},
@@ -271,6 +305,7 @@ static bool die_in(uint32_t stage, uint32_t victim)
                           .algorithm = calls[stage].algorithm,
                           .hosts = calls[stage].hosts,
                           .stage = stage};
+    reads_others = calls[stage].way == READS;
     world_open(&world);
     for (uint32_t rank = 0; rank < world.nranks; rank++)
         world_start_rank(&world, rank, rank == victim ? be_the_victim : call_until_failure);

@@ -7,12 +7,18 @@
 
 #include <string.h>
 
-enum { TRIED = 2 * DDPI_COPY_TRIES, SIZE = 1024 * 1024 };
+enum {
+    TRIED = 2 * DDPI_COPY_TRIES,
+    SIZE = 1024 * 1024,
+    CACHED = 1 << DDPI_COPY_CACHED,
+    TWO = CACHED | 1 << DDPI_COPY_STREAMED,
+    ALL = TWO | 1 << DDPI_COPY_SINGLE,
+};
 
 static struct ddpi_copy_choice choice;
 static struct ddpi_copy_timed last; /* the operation before, which is noted during the next one */
 static uint64_t last_ns;
-static uint64_t cached_ns, streamed_ns; /* what an operation takes now */
+static uint64_t cached_ns, streamed_ns, single_ns; /* what an operation takes now */
 
 static void setup(void)
 {
@@ -20,17 +26,25 @@ static void setup(void)
     memset(&last, 0, sizeof last);
     cached_ns = 1000000;
     streamed_ns = 400000;
+    single_ns = 300000;
 }
 
-/* One operation; returns whether it streams. */
-static bool carry_out(size_t bytes)
+/* One operation; returns its path. */
+static enum ddpi_copy_path carry_out_on(size_t bytes, unsigned paths)
 {
-    struct ddpi_copy_way way = ddpi_copy_next(&choice, bytes);
+    const uint64_t ns[] = {cached_ns, streamed_ns, single_ns};
+    struct ddpi_copy_way way = ddpi_copy_next(&choice, bytes, paths);
     if (last.choice != NULL)
         ddpi_copy_note(&last, last_ns);
     last = (struct ddpi_copy_timed){way.is_timed ? &choice : NULL, bytes, way};
-    last_ns = way.streams ? streamed_ns : cached_ns;
-    return way.streams;
+    last_ns = ns[way.path];
+    return way.path;
+}
+
+/* One that has two paths; returns whether it streams. */
+static bool carry_out(size_t bytes)
+{
+    return carry_out_on(bytes, TWO) == DDPI_COPY_STREAMED;
 }
 
 /* Of the next @count operations, how many stream. */
@@ -77,8 +91,8 @@ END_TEST
 START_TEST(small_operations_go_through_the_caches)
 {
     for (int i = 0; i < 2 * DDPI_COPY_PERIOD; i++) {
-        struct ddpi_copy_way way = ddpi_copy_next(&choice, DDPI_COPY_LEAST - 1);
-        ck_assert(!way.streams && !way.is_timed);
+        struct ddpi_copy_way way = ddpi_copy_next(&choice, DDPI_COPY_LEAST - 1, ALL);
+        ck_assert(way.path == DDPI_COPY_CACHED && !way.is_timed);
     }
 }
 END_TEST
@@ -147,7 +161,7 @@ START_TEST(only_large_ones_are_timed)
     static const size_t sizes[] = {DDPI_COPY_TIMED - 1, DDPI_COPY_TIMED};
     for (size_t k = 0; k < 2; k++)
         for (int i = 0; i < DDPI_COPY_PERIOD; i++) {
-            struct ddpi_copy_way way = ddpi_copy_next(&choice, sizes[k]);
+            struct ddpi_copy_way way = ddpi_copy_next(&choice, sizes[k], TWO);
             ck_assert_int_eq(way.is_timed, k == 1 || i < TRIED);
             ck_assert_int_eq(way.is_try, i < TRIED);
         }
@@ -160,6 +174,63 @@ START_TEST(sizes_are_apart)
     streamed_ns = 2000000;
     expect_tries(2 * SIZE);
     ck_assert(carry_out(SIZE) && carry_out(SIZE + SIZE / 2) && !carry_out(2 * SIZE));
+}
+END_TEST
+
+/* ---- through the kernel ---- */
+
+static void expect_path(unsigned count, unsigned paths, enum ddpi_copy_path path)
+{
+    for (unsigned i = 0; i < count; i++)
+        ck_assert_int_eq(carry_out_on(SIZE, paths), path);
+}
+
+START_TEST(every_path_is_tried)
+{
+    expect_path(DDPI_COPY_TRIES, ALL, DDPI_COPY_CACHED);
+    expect_path(DDPI_COPY_TRIES, ALL, DDPI_COPY_STREAMED);
+    expect_path(DDPI_COPY_TRIES, ALL, DDPI_COPY_SINGLE);
+    expect_path(DDPI_COPY_PERIOD - 3 * DDPI_COPY_TRIES, ALL, DDPI_COPY_SINGLE);
+    expect_path(DDPI_COPY_TRIES, ALL, DDPI_COPY_CACHED);
+}
+END_TEST
+
+START_TEST(the_kernel_must_save_an_eighth)
+{
+    static const struct {
+        uint64_t cached, streamed, single;
+        enum ddpi_copy_path path;
+    } cases[] = {
+        {1000000, 900000, 870000, DDPI_COPY_SINGLE},    {1000000, 900000, 880000, DDPI_COPY_CACHED},
+        {1000000, 400000, 360000, DDPI_COPY_STREAMED},  {1000000, 400000, 340000, DDPI_COPY_SINGLE},
+        {1000000, 100000, 2000000, DDPI_COPY_STREAMED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        setup();
+        cached_ns = cases[i].cached;
+        streamed_ns = cases[i].streamed;
+        single_ns = cases[i].single;
+        for (int k = 0; k < 3 * DDPI_COPY_TRIES + 1; k++)
+            (void)carry_out_on(SIZE, ALL);
+        ck_assert_int_eq(carry_out_on(SIZE, ALL), cases[i].path);
+    }
+}
+END_TEST
+
+/* An operation for which the chosen path is not possible goes through the caches, and the others
+ * keep it. */
+START_TEST(a_path_that_is_not_possible_is_not_taken)
+{
+    for (int k = 0; k < 3 * DDPI_COPY_TRIES; k++)
+        (void)carry_out_on(SIZE, ALL);
+    for (int k = 0; k < 10; k++) {
+        expect_path(1, ALL, DDPI_COPY_SINGLE);
+        expect_path(1, TWO, DDPI_COPY_CACHED);
+    }
+    expect_path(DDPI_COPY_PERIOD - 3 * DDPI_COPY_TRIES - 20, TWO, DDPI_COPY_CACHED);
+    expect_path(DDPI_COPY_TRIES, TWO, DDPI_COPY_CACHED);
+    expect_path(DDPI_COPY_PERIOD - DDPI_COPY_TRIES, TWO, DDPI_COPY_STREAMED);
+    expect_path(3 * DDPI_COPY_PERIOD, CACHED, DDPI_COPY_CACHED);
 }
 END_TEST
 
@@ -178,6 +249,9 @@ Suite *test_suite(void)
     tcase_add_test(tests, times_are_for_each_byte);
     tcase_add_test(tests, only_large_ones_are_timed);
     tcase_add_test(tests, sizes_are_apart);
+    tcase_add_test(tests, every_path_is_tried);
+    tcase_add_test(tests, the_kernel_must_save_an_eighth);
+    tcase_add_test(tests, a_path_that_is_not_possible_is_not_taken);
     suite_add_tcase(suite, tests);
     return suite;
 }

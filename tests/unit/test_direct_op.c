@@ -3,6 +3,7 @@
  * of an arena, for every type, reduction and number of ranks; what ranks show that is not true; and
  * whom an operation waits for. All ranks are in this thread, as nothing here blocks.
  */
+#include "arena_world.h"
 #include "check_main.h"
 #include "direct_op.h"
 #include "elements.h"
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 enum {
-    MOST = 17,
+    MOST = ARENA_WORLD_MOST,
     ROOM = 600 * 1024, /* bytes of a buffer with room for all parts */
     MORE = 40 * 1024,  /* bytes that a piece of the arena has no room for */
     PART = 40 * 1024,  /* about the bytes of a part: more than a share and than a small piece */
@@ -24,118 +25,9 @@ enum {
     EVERY = MOST + 1,
 };
 
-static size_t room; /* bytes of each buffer of the world */
-
-static struct rank {
-    struct ddpi_arena *arena;
-    struct ddpi_windows windows;
-    uint8_t *send, *recv;   /* in windows of their own */
-    uint8_t *plain;         /* memory that only this rank sees */
-    uint8_t *result, *want; /* of both ways */
-    struct ddpi_task task;
-    struct ddpi_arena_op op;
-} ranks[MOST];
-static uint32_t count;
-
-/* ---- the world ---- */
-
-static uint8_t *add_window(uint32_t rank, const uint64_t *sizes, int *fd)
-{
-    struct ddpi_window *window;
-    struct ddp_error err;
-    ck_assert_int_eq(ddpi_window_plan(sizes, count, rank, &window, &err), DDP_OK);
-    if (*fd < 0)
-        ck_assert_int_eq(ddpi_window_make(window, fd, &err), DDP_OK);
-    ck_assert_int_eq(ddpi_window_map(window, *fd, &err), DDP_OK);
-    ddpi_window_settle(window);
-    ddpi_windows_add(&ranks[rank].windows, window);
-    return ddpi_window_own(window);
-}
-
-static void open_world_with(uint32_t nranks, size_t bytes)
-{
-    struct ddp_error err;
-    uint64_t sizes[MOST];
-    int fds[2] = {-1, -1};
-    count = nranks;
-    room = bytes;
-    for (uint32_t i = 0; i < count; i++)
-        sizes[i] = room;
-    for (uint32_t i = 0; i < count; i++) {
-        struct rank *rank = &ranks[i];
-        *rank = (struct rank){.plain = malloc(room), .result = malloc(room), .want = malloc(room)};
-        ck_assert(rank->plain != NULL && rank->result != NULL && rank->want != NULL);
-        if (i == 0)
-            ck_assert_int_eq(ddpi_arena_create(count, count % 4 == 0, &rank->arena, &err), DDP_OK);
-        else
-            ck_assert_int_eq(
-                ddpi_arena_attach(dup(ddpi_arena_fd(ranks[0].arena)), count, &rank->arena, &err),
-                DDP_OK);
-        ddpi_arena_enter(rank->arena, i);
-        ddpi_windows_init(&rank->windows);
-        ddpi_arena_set_windows(rank->arena, &rank->windows);
-        rank->send = add_window(i, sizes, &fds[0]);
-        rank->recv = add_window(i, sizes, &fds[1]);
-    }
-    close(fds[0]);
-    close(fds[1]);
-}
-
-static void open_world(uint32_t nranks)
-{
-    open_world_with(nranks, ROOM);
-}
-
-static void close_world(void)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        ddpi_arena_destroy(ranks[i].arena);
-        ddpi_windows_finish(&ranks[i].windows, false);
-        free(ranks[i].plain);
-        free(ranks[i].result);
-        free(ranks[i].want);
-    }
-}
-
-/* ---- operations ---- */
-
-static void begin(uint32_t i, const struct ddpi_call *call, const void *send, void *recv)
-{
-    struct rank *rank = &ranks[i];
-    struct ddp_error err = {0};
-    rank->task = (struct ddpi_task){.call = *call, .send = send, .recv = recv};
-    rank->task.factor = i % 2 == 0 ? 0.5 : 3;
-    ck_assert_msg(ddpi_task_prepare(&rank->task, i, count, &err) == DDP_OK, "%s", err.msg);
-    ddpi_arena_begin(&rank->op, rank->arena, &rank->task);
-}
-
-/* Whether @rank has ended. */
-static bool advance(uint32_t rank)
-{
-    struct ddp_error err = {0};
-    uint32_t odd = 0;
-    enum ddpi_arena_result result = ddpi_arena_advance(&ranks[rank].op, &odd, &err);
-    ck_assert_msg(result == DDPI_ARENA_WAITS || result == DDPI_ARENA_COMPLETE, "rank %u: %d, %s",
-                  rank, (int)result, err.msg);
-    return result == DDPI_ARENA_COMPLETE;
-}
-
-/* Until all have ended. The order in which ranks run depends on @seed. */
-static void run_all(uint64_t seed)
-{
-    bool ended[MOST] = {false};
-    for (uint32_t left = count; left > 0;) {
-        uint32_t rank = (uint32_t)(elements_scramble(&seed) % count);
-        if (ended[rank])
-            continue;
-        ended[rank] = advance(rank);
-        left -= ended[rank];
-    }
-}
-
 static uint32_t parts_of(const struct ddpi_call *call, uint32_t rank, bool recv)
 {
-    struct ddpi_extents extents = ddpi_call_extents(call, rank, count);
+    struct ddpi_extents extents = ddpi_call_extents(call, rank, world.count);
     return recv ? extents.recv : extents.send;
 }
 
@@ -168,13 +60,13 @@ static void fill_input(const struct problem *of, uint32_t rank, uint8_t *input)
 /* Begin on @rank, with inputs that depend on nothing but the rank; returns where the output is. */
 static uint8_t *begin_rank(const struct problem *of, uint32_t rank)
 {
-    struct rank *own = &ranks[rank];
+    struct arena_rank *own = &world.ranks[rank];
     size_t shift = SHIFT * ddp_dtype_size(of->call.dtype), part = rank * part_bytes(of);
     uint8_t *send = (is_foreign(of, rank) ? own->plain : own->send) + shift;
     uint8_t *recv = (is_foreign(of, rank) ? own->result : own->recv) + shift;
     bool has_send = parts_of(&of->call, rank, false) > 0;
-    memset(own->recv, 0x5a, room);
-    memset(own->result, 0x5a, room);
+    memset(own->recv, 0x5a, world.room);
+    memset(own->result, 0x5a, world.room);
     if (of->in_place) {
         bool many = parts_of(&of->call, rank, true) > parts_of(&of->call, rank, false);
         bool fewer = parts_of(&of->call, rank, true) < parts_of(&of->call, rank, false);
@@ -183,58 +75,55 @@ static uint8_t *begin_rank(const struct problem *of, uint32_t rank)
     }
     if (has_send)
         fill_input(of, rank, send);
-    begin(rank, &of->call, has_send ? send : NULL,
-          parts_of(&of->call, rank, true) > 0 ? recv : NULL);
+    arena_world_begin(rank, &of->call, has_send ? send : NULL,
+                      parts_of(&of->call, rank, true) > 0 ? recv : NULL);
     return recv;
 }
 
 static void run_problem(const struct problem *of, bool direct, uint8_t *const *to)
 {
     uint8_t *outputs[MOST];
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < world.count; i++)
         outputs[i] = begin_rank(of, i);
-    run_all(of->call.count);
-    for (uint32_t i = 0; i < count; i++) {
+    arena_world_run_all(of->call.count);
+    for (uint32_t i = 0; i < world.count; i++) {
         size_t len = parts_of(&of->call, i, true) * part_bytes(of);
-        ck_assert_int_eq(ranks[i].op.direct, direct);
+        ck_assert_int_eq(world.ranks[i].op.direct, direct);
         if (len > 0)
             memcpy(to[i], outputs[i], len);
         ck_assert(outputs[i][len] == 0x5a || of->in_place);
     }
 }
 
-/* Let the next operations copy in past the caches, or through them. */
-static void set_way(bool streams)
+static void compare_usual(const struct problem *of, enum ddpi_copy_path path,
+                          uint8_t *const *direct, const uint64_t *sent, const uint64_t *received)
 {
-    const struct ddpi_copy_class tried = {
-        .count = 2 * DDPI_COPY_TRIES, .least = {1, 1}, .streams = streams};
-    for (uint32_t i = 0; i < count; i++)
-        for (unsigned kind = 0; kind < DDPI_OPERATIONS; kind++)
-            for (unsigned k = 0; k < DDPI_COPY_CLASSES; k++)
-                ddpi_arena_copy_choice(ranks[i].arena, (enum ddpi_operation)kind)->classes[k] =
-                    tried;
-}
-
-static void compare_usual(const struct problem *of, bool streams, uint8_t *const *direct,
-                          const uint64_t *sent, const uint64_t *received)
-{
-    set_way(streams);
     uint8_t *usual[MOST];
-    for (uint32_t i = 0; i < count; i++)
-        usual[i] = ranks[i].want;
+    arena_world_set_path(path);
+    for (uint32_t i = 0; i < world.count; i++)
+        usual[i] = world.ranks[i].want;
     run_problem(of, false, usual);
-    for (uint32_t i = 0; i < count; i++) {
-        ck_assert_int_eq(ranks[i].op.way.streams, streams);
+    for (uint32_t i = 0; i < world.count; i++) {
+        ck_assert_int_eq(world.ranks[i].op.way.path, path);
         size_t elements = parts_of(&of->call, i, true) * of->call.count;
         size_t differ = elements_differ(of->call.dtype, direct[i], usual[i], elements);
         ck_assert_msg(differ == elements,
-                      "operation %d, type %d, reduction %d, rank %u of %u: "
+                      "operation %d, type %d, reduction %d, path %d, rank %u of %u: "
                       "element %zu differs",
-                      (int)of->call.operation, (int)of->call.dtype, (int)of->call.op, i, count,
-                      differ);
-        ck_assert_uint_eq(sent[i], ranks[i].task.bytes_sent);
-        ck_assert_uint_eq(received[i], ranks[i].task.bytes_received);
+                      (int)of->call.operation, (int)of->call.dtype, (int)of->call.op, (int)path, i,
+                      world.count, differ);
+        ck_assert_uint_eq(sent[i], world.ranks[i].task.bytes_sent);
+        ck_assert_uint_eq(received[i], world.ranks[i].task.bytes_received);
     }
+}
+
+/* Whether an operation through pieces can take @path. */
+static bool is_possible(const struct problem *of, enum ddpi_copy_path path)
+{
+    bool crowded = ddpi_arena_is_crowded(world.ranks[0].arena);
+    return path == DDPI_COPY_CACHED ||
+           (!crowded && path == DDPI_COPY_STREAMED && DDPI_CAN_STREAM) ||
+           (!crowded && path == DDPI_COPY_SINGLE && !ddpi_call_reduces(&of->call));
 }
 
 /* All ways give the same, and count the same bytes. */
@@ -242,20 +131,19 @@ static void compare(struct problem *of)
 {
     uint8_t *direct[MOST];
     uint64_t sent[MOST], received[MOST];
-    for (uint32_t i = 0; i < count; i++)
-        ck_assert_ptr_nonnull(direct[i] = malloc(room));
+    for (uint32_t i = 0; i < world.count; i++)
+        ck_assert_ptr_nonnull(direct[i] = malloc(world.room));
     of->foreign = NONE;
     run_problem(of, true, direct);
-    for (uint32_t i = 0; i < count; i++) {
-        sent[i] = ranks[i].task.bytes_sent;
-        received[i] = ranks[i].task.bytes_received;
+    for (uint32_t i = 0; i < world.count; i++) {
+        sent[i] = world.ranks[i].task.bytes_sent;
+        received[i] = world.ranks[i].task.bytes_received;
     }
     of->foreign = EVERY;
-    bool all_cached = ddpi_arena_is_crowded(ranks[0].arena) || !DDPI_CAN_STREAM;
-    int ways = all_cached ? 1 : 2;
-    for (int streams = 0; streams < ways; streams++)
-        compare_usual(of, streams != 0, direct, sent, received);
-    for (uint32_t i = 0; i < count; i++)
+    for (unsigned path = 0; path < DDPI_COPY_PATHS; path++)
+        if (is_possible(of, (enum ddpi_copy_path)path))
+            compare_usual(of, (enum ddpi_copy_path)path, direct, sent, received);
+    for (uint32_t i = 0; i < world.count; i++)
         free(direct[i]);
 }
 
@@ -267,7 +155,7 @@ static struct problem problem_of(enum ddpi_operation operation, ddp_dtype dtype,
                                   .op = reduces ? op : 0,
                                   .count = PART / ddp_dtype_size(dtype) + 13}};
     if (ddpi_call_is_rooted(&of.call))
-        of.call.root = count - 1;
+        of.call.root = world.count - 1;
     return of;
 }
 
@@ -301,17 +189,17 @@ static void compare_places(struct problem of)
 
 START_TEST(every_operation_gives_the_same)
 {
-    open_world((uint32_t)_i);
+    arena_world_open((uint32_t)_i, ROOM);
     for (size_t k = 0; k < OPERATIONS; k++)
         compare_places(problem_of(operations[k], DDP_BFLOAT16, DDP_SUM));
-    close_world();
+    arena_world_close();
 }
 END_TEST
 
 START_TEST(every_reduction_gives_the_same)
 {
     static const uint32_t sizes[] = {2, 3, 5, 8};
-    open_world(sizes[_i]);
+    arena_world_open(sizes[_i], ROOM);
     for (int dtype = 0; dtype < DDPI_DTYPES; dtype++)
         for (int op = 0; op < DDPI_REDUCE_OPS; op++)
             if (elements_reduce((ddp_dtype)dtype, (ddp_reduce_op)op)) {
@@ -319,18 +207,18 @@ START_TEST(every_reduction_gives_the_same)
                 compare_places(
                     problem_of(DDPI_REDUCE_SCATTER, (ddp_dtype)dtype, (ddp_reduce_op)op));
             }
-    close_world();
+    arena_world_close();
 }
 END_TEST
 
 START_TEST(every_type_is_moved)
 {
-    open_world(3);
+    arena_world_open(3, ROOM);
     for (int dtype = 0; dtype < DDPI_DTYPES; dtype++)
         for (size_t k = 0; k < OPERATIONS; k++)
             if (!ddpi_call_reduces(&(struct ddpi_call){.operation = operations[k]}))
                 compare_places(problem_of(operations[k], (ddp_dtype)dtype, DDP_SUM));
-    close_world();
+    arena_world_close();
 }
 END_TEST
 
@@ -338,40 +226,41 @@ END_TEST
 START_TEST(several_rounds_give_the_same)
 {
     static const enum ddpi_operation whole[] = {DDPI_BROADCAST, DDPI_ALL_REDUCE, DDPI_REDUCE};
-    open_world_with((uint32_t)_i, 1024 * 1024 + 2 * MORE);
-    size_t piece = ddpi_arena_size(ranks[0].arena, DDPI_ARENA_LARGE);
+    arena_world_open((uint32_t)_i, 1024 * 1024 + 2 * MORE);
+    size_t piece = ddpi_arena_size(world.ranks[0].arena, DDPI_ARENA_LARGE);
     for (size_t k = 0; k < sizeof whole / sizeof *whole; k++) {
         struct problem of = problem_of(whole[k], DDP_FLOAT32, DDP_SUM);
         of.call.count = (piece + MORE) / sizeof(float) + 5;
-        ck_assert_uint_lt(part_bytes(&of) + SHIFT * sizeof(float), room);
+        ck_assert_uint_lt(part_bytes(&of) + SHIFT * sizeof(float), world.room);
         compare_places(of);
     }
-    close_world();
+    arena_world_close();
 }
 END_TEST
 
 /* One rank has a buffer of its own: all take the usual way. */
 START_TEST(one_foreign_buffer_is_enough)
 {
-    open_world(3);
+    arena_world_open(3, ROOM);
     for (size_t k = 0; k < OPERATIONS; k++)
-        for (uint32_t foreign = 0; foreign < count; foreign++) {
+        for (uint32_t foreign = 0; foreign < world.count; foreign++) {
             struct problem of = problem_of(operations[k], DDP_FLOAT32, DDP_SUM);
             prepare_broadcast(&of);
             compare(&of);
             of.foreign = foreign;
             uint8_t *got[MOST];
-            for (uint32_t i = 0; i < count; i++)
-                ck_assert_ptr_nonnull(got[i] = malloc(room));
+            for (uint32_t i = 0; i < world.count; i++)
+                ck_assert_ptr_nonnull(got[i] = malloc(world.room));
             run_problem(&of, false, got);
-            for (uint32_t i = 0; i < count; i++) {
+            for (uint32_t i = 0; i < world.count; i++) {
                 size_t elements = parts_of(&of.call, i, true) * of.call.count;
-                ck_assert_uint_eq(elements_differ(of.call.dtype, got[i], ranks[i].want, elements),
-                                  elements);
+                ck_assert_uint_eq(
+                    elements_differ(of.call.dtype, got[i], world.ranks[i].want, elements),
+                    elements);
                 free(got[i]);
             }
         }
-    close_world();
+    arena_world_close();
 }
 END_TEST
 
@@ -379,9 +268,9 @@ END_TEST
 START_TEST(others_take_the_usual_way)
 {
     uint8_t *to[MOST];
-    open_world(MOST);
-    for (uint32_t i = 0; i < count; i++)
-        to[i] = ranks[i].want;
+    arena_world_open(MOST, ROOM);
+    for (uint32_t i = 0; i < world.count; i++)
+        to[i] = world.ranks[i].want;
     struct problem of = problem_of(DDPI_ALL_REDUCE, DDP_FLOAT32, DDP_SUM);
     of.foreign = NONE;
     run_problem(&of, false, to);
@@ -391,7 +280,7 @@ START_TEST(others_take_the_usual_way)
     run_problem(&of, true, to);
     of.call.count = 100;
     run_problem(&of, false, to);
-    close_world();
+    arena_world_close();
 }
 END_TEST
 
@@ -401,33 +290,33 @@ END_TEST
 static void run_with_lie(const struct ddpi_arena_buffers *lie, const struct problem *of)
 {
     uint8_t *outputs[MOST];
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < world.count; i++)
         outputs[i] = begin_rank(of, i);
-    ck_assert(!advance(1));
-    ddpi_arena_set_buffers(ranks[1].arena, ranks[1].op.round, lie);
-    run_all(1);
-    for (uint32_t i = 0; i < count; i++) {
+    ck_assert(!arena_world_advance(1));
+    ddpi_arena_set_buffers(world.ranks[1].arena, world.ranks[1].op.round, lie);
+    arena_world_run_all(1);
+    for (uint32_t i = 0; i < world.count; i++) {
         size_t elements = parts_of(&of->call, i, true) * of->call.count;
-        ck_assert(!ranks[i].op.direct);
-        ck_assert_uint_eq(elements_differ(of->call.dtype, outputs[i], ranks[i].want, elements),
-                          elements);
+        ck_assert(!world.ranks[i].op.direct);
+        ck_assert_uint_eq(
+            elements_differ(of->call.dtype, outputs[i], world.ranks[i].want, elements), elements);
     }
 }
 
 START_TEST(what_is_outside_is_not_used)
 {
-    open_world(3);
+    arena_world_open(3, ROOM);
     struct problem of = problem_of(DDPI_ALL_REDUCE, DDP_FLOAT32, DDP_SUM);
     compare(&of);
     of.foreign = NONE;
-    const uint64_t last = room - part_bytes(&of);
+    const uint64_t last = world.room - part_bytes(&of);
     const struct ddpi_window_spot good = {.window = 1, .offset = last};
     const struct ddpi_window_spot bad[] = {
         {.window = 0},
         {.window = 3},
         {.window = UINT32_MAX},
         {.window = 1, .offset = last + 1},
-        {.window = 2, .offset = room},
+        {.window = 2, .offset = world.room},
         {.window = 1, .offset = UINT64_MAX},
         {.window = 1, .offset = UINT64_MAX - part_bytes(&of) + 1},
         {.window = 2, .offset = (uint64_t)1 << 63},
@@ -436,32 +325,32 @@ START_TEST(what_is_outside_is_not_used)
         run_with_lie(&(struct ddpi_arena_buffers){.send = bad[i], .recv = good}, &of);
         run_with_lie(&(struct ddpi_arena_buffers){.send = good, .recv = bad[i]}, &of);
     }
-    close_world();
+    arena_world_close();
 }
 END_TEST
 
 START_TEST(a_freed_window_is_not_used)
 {
     uint8_t *to[MOST];
-    open_world(2);
+    arena_world_open(2, ROOM);
     struct problem of = problem_of(DDPI_ALL_REDUCE, DDP_FLOAT32, DDP_SUM);
     compare(&of);
-    for (uint32_t i = 0; i < count; i++) {
-        struct ddpi_windows *windows = &ranks[i].windows;
-        struct ddpi_window *second = ddpi_windows_find(windows, ranks[i].recv);
+    for (uint32_t i = 0; i < world.count; i++) {
+        struct ddpi_windows *windows = &world.ranks[i].windows;
+        struct ddpi_window *second = ddpi_windows_find(windows, world.ranks[i].recv);
         ck_assert_ptr_nonnull(second);
-        ck_assert_ptr_null(ddpi_windows_find(windows, ranks[i].recv + 1));
+        ck_assert_ptr_null(ddpi_windows_find(windows, world.ranks[i].recv + 1));
         ddpi_windows_remove(windows, second);
         ddpi_window_free(second);
-        to[i] = ranks[i].want;
-        ranks[i].recv = ranks[i].send;
+        to[i] = world.ranks[i].want;
+        world.ranks[i].recv = world.ranks[i].send;
     }
     of.foreign = NONE;
     of.in_place = true;
     run_problem(&of, true, to);
     const struct ddpi_arena_buffers gone = {.send = {.window = 2}, .recv = {.window = 2}};
     run_with_lie(&gone, &of);
-    close_world();
+    arena_world_close();
 }
 END_TEST
 
@@ -493,14 +382,15 @@ END_TEST
 
 START_TEST(ranks_that_do_not_come_are_known)
 {
-    open_world(3);
+    arena_world_open(3, ROOM);
     struct problem of = problem_of(DDPI_ALL_REDUCE, DDP_FLOAT32, DDP_SUM);
     of.foreign = NONE;
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < world.count; i++)
         (void)begin_rank(&of, i);
-    ck_assert(!advance(0) && !advance(1));
-    ck_assert(ddpi_arena_misses(&ranks[0].op, 2) && !ddpi_arena_misses(&ranks[0].op, 1));
-    close_world();
+    ck_assert(!arena_world_advance(0) && !arena_world_advance(1));
+    ck_assert(ddpi_arena_misses(&world.ranks[0].op, 2) &&
+              !ddpi_arena_misses(&world.ranks[0].op, 1));
+    arena_world_close();
 }
 END_TEST
 
@@ -508,34 +398,34 @@ END_TEST
 START_TEST(a_rank_that_stops_at_work_is_known)
 {
     uint32_t share;
-    open_world(3);
+    arena_world_open(3, ROOM);
     struct problem of = problem_of(DDPI_ALL_REDUCE, DDP_FLOAT32, DDP_SUM);
     of.foreign = NONE;
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < world.count; i++)
         (void)begin_rank(&of, i);
     uint64_t round = 1;
-    ck_assert(!advance(1) && !advance(2));
-    ck_assert_uint_eq(ranks[1].op.round, round);
+    ck_assert(!arena_world_advance(1) && !arena_world_advance(2));
+    ck_assert_uint_eq(world.ranks[1].op.round, round);
 
     /* Rank 0 arrives, and begins its work by hand. */
-    ck_assert_uint_eq(ddpi_arena_next_round(ranks[0].arena), round);
-    ddpi_arena_set_call(ranks[0].arena, round, &ranks[0].task.call);
-    ranks[0].op.round = round;
-    ddpi_direct_show(&ranks[0].op);
-    ddpi_arena_arrive(ranks[0].arena, round);
-    ddpi_arena_set_busy(ranks[0].arena, round);
-    uint64_t work = ddpi_arena_next_work(ranks[0].arena, round);
-    ck_assert(ddpi_arena_claim(ranks[0].arena, round, work, 2, &share));
+    ck_assert_uint_eq(ddpi_arena_next_round(world.ranks[0].arena), round);
+    ddpi_arena_set_call(world.ranks[0].arena, round, &world.ranks[0].task.call);
+    world.ranks[0].op.round = round;
+    ddpi_direct_show(&world.ranks[0].op);
+    ddpi_arena_arrive(world.ranks[0].arena, round);
+    ddpi_arena_set_busy(world.ranks[0].arena, round);
+    uint64_t work = ddpi_arena_next_work(world.ranks[0].arena, round);
+    ck_assert(ddpi_arena_claim(world.ranks[0].arena, round, work, 2, &share));
 
-    for (uint32_t i = 1; i < count; i++) {
-        ck_assert(!advance(i));
-        ck_assert(!ddpi_arena_is_ready(&ranks[i].op));
-        ck_assert(ddpi_arena_misses(&ranks[i].op, 0));
-        ck_assert(!ddpi_arena_misses(&ranks[i].op, 3 - i));
+    for (uint32_t i = 1; i < world.count; i++) {
+        ck_assert(!arena_world_advance(i));
+        ck_assert(!ddpi_arena_is_ready(&world.ranks[i].op));
+        ck_assert(ddpi_arena_misses(&world.ranks[i].op, 0));
+        ck_assert(!ddpi_arena_misses(&world.ranks[i].op, 3 - i));
     }
-    ddpi_arena_finish(ranks[0].arena, round, work, 2, share);
-    ck_assert(advance(1) && advance(2));
-    close_world();
+    ddpi_arena_finish(world.ranks[0].arena, round, work, 2, share);
+    ck_assert(arena_world_advance(1) && arena_world_advance(2));
+    arena_world_close();
 }
 END_TEST
 

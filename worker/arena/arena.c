@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -83,6 +84,7 @@ struct ddpi_arena {
     struct ddpi_arena_view *views; /* by rank */
     struct ddpi_copy_choice copy_choices[DDPI_OPERATIONS];
     struct ddpi_copy_timed last_timed;
+    struct ddpi_arena_identity identity;
 };
 
 /* ---- the file ---- */
@@ -191,7 +193,11 @@ void ddpi_arena_destroy(struct ddpi_arena *arena)
 
 void ddpi_arena_enter(struct ddpi_arena *arena, uint32_t rank)
 {
+    struct ddpi_arena_identity *own = &arena->identity;
     arena->rank = rank;
+    own->pid = getpid();
+    if (getrandom(&own->token, sizeof own->token, 0) != (ssize_t)sizeof own->token)
+        own->token = 0;
 }
 
 void ddpi_arena_set_windows(struct ddpi_arena *arena, struct ddpi_windows *windows)
@@ -228,6 +234,11 @@ struct ddpi_copy_choice *ddpi_arena_copy_choice(struct ddpi_arena *arena,
 struct ddpi_copy_timed *ddpi_arena_last_timed(struct ddpi_arena *arena)
 {
     return &arena->last_timed;
+}
+
+struct ddpi_arena_identity *ddpi_arena_identity(const struct ddpi_arena *arena)
+{
+    return (struct ddpi_arena_identity *)&arena->identity;
 }
 
 void *ddpi_arena_lives(const struct ddpi_arena *arena)
@@ -415,11 +426,13 @@ void ddpi_arena_tell_time(struct ddpi_arena *arena, uint64_t ns)
 
 uint64_t ddpi_arena_time_of_all(const struct ddpi_arena *arena, uint64_t round)
 {
-    uint64_t sum = 0;
-    for (uint32_t rank = 0; rank < arena->nranks; rank++)
-        sum += atomic_load_explicit(&arena->shared->lines[rank].spent_ns[round % HALVES],
-                                    memory_order_relaxed);
-    return sum;
+    uint64_t most = 0;
+    for (uint32_t rank = 0; rank < arena->nranks; rank++) {
+        uint64_t ns = atomic_load_explicit(&arena->shared->lines[rank].spent_ns[round % HALVES],
+                                           memory_order_relaxed);
+        most = ns > most ? ns : most;
+    }
+    return most;
 }
 
 /* ---- what others do ---- */

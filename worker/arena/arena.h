@@ -21,6 +21,7 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 struct ddpi_arena;
 
@@ -53,6 +54,16 @@ bool ddpi_arena_is_crowded(const struct ddpi_arena *arena);
 struct ddpi_copy_choice *ddpi_arena_copy_choice(struct ddpi_arena *arena,
                                                 enum ddpi_operation operation);
 struct ddpi_copy_timed *ddpi_arena_last_timed(struct ddpi_arena *arena);
+
+/* What others need to read this rank's memory through the kernel, and whom it may read
+ * (single_copy_op.h). */
+struct ddpi_arena_identity {
+    pid_t pid;
+    uint64_t token;               /* random; 0: there is none */
+    bool refused;                 /* a rank could not read another one: the same on all ranks */
+    bool knows[DDPI_ARENA_RANKS]; /* whose token this rank has read */
+};
+struct ddpi_arena_identity *ddpi_arena_identity(const struct ddpi_arena *arena);
 
 /* The page of the words that show who lives (lives.h). */
 void *ddpi_arena_lives(const struct ddpi_arena *arena);
@@ -113,8 +124,10 @@ bool ddpi_arena_all_finished(const struct ddpi_arena *arena, uint64_t round, uin
 
 enum { DDPI_ARENA_SHARES = 1024 }; /* the most shares of a round */
 
-/* This rank spent @ns on an operation that has ended: told with its arrival in the next round. And
- * what all ranks together have told with their arrivals in @round. */
+/* This rank spent @ns on copies and reductions of an operation, or DDPI_NO_TIME: it could not. It
+ * tells so with its arrival in the next round. And the most that a rank has told with its arrival
+ * in @round. */
+#define DDPI_NO_TIME UINT64_MAX
 void ddpi_arena_tell_time(struct ddpi_arena *arena, uint64_t ns);
 uint64_t ddpi_arena_time_of_all(const struct ddpi_arena *arena, uint64_t round);
 

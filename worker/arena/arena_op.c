@@ -1,62 +1,33 @@
 /*
- * arena_op.c - operations as rounds (arena.h). Owns nothing; the state is the caller's.
- *
- * A row of the table says who copies what into its piece, what ranks do together, and what each
- * takes out:
- *
- *   whole    a stretch of the buffer, the same of every rank: it fills the piece
- *   parts    a stretch of the part for each rank: the piece has a block for each
+ * arena_op.c - operations as rounds (arena.h). Owns nothing; the state is the caller's. What each
+ * operation moves is a row of arena_rows.h.
  */
 #include "arena_op.h"
 
+#include "arena_rows.h"
 #include "chunks_op.h"
 #include "clock.h"
 #include "direct_op.h"
 #include "reduce.h"
 #include "reduce_any.h"
+#include "single_copy_op.h"
 #include "stream_copy.h"
 
 #include <string.h>
-
-enum who { NOBODY, ROOT, OTHERS, EVERY };
-enum division { WHOLE, PARTS };
-
-static const struct row {
-    enum who copies_in;
-    enum division in;
-    bool works;       /* the ranks reduce all pieces to one, together, unless it is short */
-    bool reduces;     /* each rank reduces its block of all pieces */
-    enum who takes;   /* who copies out: the result, or what others have copied in */
-    bool out_of_each; /* a rank takes something of each piece, not of the root's alone */
-} rows[] = {
-    [DDPI_BARRIER] = {.copies_in = NOBODY, .takes = NOBODY},
-    [DDPI_MONITORED] = {.copies_in = NOBODY, .takes = NOBODY},
-    [DDPI_BROADCAST] = {.copies_in = ROOT, .in = WHOLE, .takes = OTHERS},
-    [DDPI_ALL_REDUCE] = {.copies_in = EVERY, .in = WHOLE, .works = true, .takes = EVERY},
-    [DDPI_REDUCE] = {.copies_in = EVERY, .in = WHOLE, .works = true, .takes = ROOT},
-    [DDPI_ALL_GATHER] = {.copies_in = EVERY, .in = WHOLE, .takes = EVERY, .out_of_each = true},
-    [DDPI_GATHER] = {.copies_in = OTHERS, .in = WHOLE, .takes = ROOT, .out_of_each = true},
-    [DDPI_SCATTER] = {.copies_in = ROOT, .in = PARTS, .takes = OTHERS},
-    [DDPI_REDUCE_SCATTER] = {.copies_in = EVERY, .in = PARTS, .reduces = true, .takes = EVERY},
-    [DDPI_ALL_TO_ALL] = {.copies_in = EVERY, .in = PARTS, .takes = EVERY, .out_of_each = true},
-    [DDPI_ALLOC] = {.copies_in = EVERY, .in = WHOLE, .takes = EVERY, .out_of_each = true},
-    [DDPI_FREE] = {.copies_in = EVERY, .in = WHOLE, .takes = EVERY, .out_of_each = true},
-};
 
 enum {
     SHORT = 8 * 1024,  /* bytes of all ranks up to which each reduces for itself */
     SHARE = 32 * 1024, /* bytes of the result that a rank reduces at a time */
 };
 
-static const struct row *row_of(const struct ddpi_arena_op *op)
+static const struct ddpi_arena_row *row_of(const struct ddpi_arena_op *op)
 {
-    return &rows[op->task->call.operation];
+    return ddpi_arena_row(op->task->call.operation);
 }
 
-static bool is_one_of(enum who who, const struct ddpi_arena_op *op, uint32_t rank)
+static bool is_one_of(enum ddpi_arena_who who, const struct ddpi_arena_op *op, uint32_t rank)
 {
-    bool is_root = rank == op->task->call.root;
-    return who == EVERY || (who == ROOT && is_root) || (who == OTHERS && !is_root);
+    return ddpi_arena_includes(who, &op->task->call, rank);
 }
 
 static size_t at_most(size_t size, size_t most)
@@ -69,7 +40,7 @@ static size_t at_most(size_t size, size_t most)
 /* The bytes of a part of @len bytes that belong to this round. */
 static size_t stretch(const struct ddpi_arena_op *op, size_t len)
 {
-    size_t room = row_of(op)->in == PARTS ? op->block : op->piece;
+    size_t room = row_of(op)->in == DDPI_PARTS ? op->block : op->piece;
     return len > op->done ? at_most(len - op->done, room) : 0;
 }
 
@@ -99,10 +70,25 @@ static uint8_t *piece_of(const struct ddpi_arena_op *op, uint32_t rank)
  * are exchanged, ranks do not know the same size. */
 static void choose_way(struct ddpi_arena_op *op)
 {
-    if (!DDPI_CAN_STREAM || ddpi_arena_is_crowded(op->arena) || !op->counted)
+    if (ddpi_arena_is_crowded(op->arena) || !op->counted)
         return;
-    op->way =
-        ddpi_copy_next(ddpi_arena_copy_choice(op->arena, op->task->call.operation), op->longest);
+    unsigned paths = 1U << DDPI_COPY_CACHED;
+    if (DDPI_CAN_STREAM)
+        paths |= 1U << DDPI_COPY_STREAMED;
+    if (ddpi_single_copy_is_possible(op))
+        paths |= 1U << DDPI_COPY_SINGLE;
+    op->way = ddpi_copy_next(ddpi_arena_copy_choice(op->arena, op->task->call.operation),
+                             op->longest, paths);
+}
+
+static bool is_streamed(const struct ddpi_arena_op *op)
+{
+    return op->way.path == DDPI_COPY_STREAMED;
+}
+
+static bool is_single(const struct ddpi_arena_op *op)
+{
+    return op->way.path == DDPI_COPY_SINGLE;
 }
 
 static uint64_t start_clock(const struct ddpi_arena_op *op)
@@ -116,14 +102,19 @@ static void stop_clock(struct ddpi_arena_op *op, uint64_t started_ns)
         op->spent_ns += ddpi_now_ns() - started_ns;
 }
 
+static struct ddpi_copy_timed timed(const struct ddpi_arena_op *op)
+{
+    return (struct ddpi_copy_timed){ddpi_arena_copy_choice(op->arena, op->task->call.operation),
+                                    op->longest, op->way};
+}
+
 /* At the end of the operation. */
 static void tell_time(const struct ddpi_arena_op *op)
 {
     if (!op->way.is_timed)
         return;
     ddpi_arena_tell_time(op->arena, op->spent_ns);
-    *ddpi_arena_last_timed(op->arena) = (struct ddpi_copy_timed){
-        ddpi_arena_copy_choice(op->arena, op->task->call.operation), op->longest, op->way};
+    *ddpi_arena_last_timed(op->arena) = timed(op);
 }
 
 /* All have arrived, so all have told what the operation before this one took. */
@@ -146,7 +137,7 @@ static void copy_in(const struct ddpi_arena_op *op, uint8_t *to, const struct dd
         return;
     if (task->factor != 1)
         ddpi_scale(to, from->bytes, from->len / task->element_size, task->call.dtype, task->factor);
-    else if (op->way.streams)
+    else if (is_streamed(op))
         ddpi_stream_copy(to, from->bytes, from->len);
     else
         memcpy(to, from->bytes, from->len);
@@ -187,7 +178,7 @@ static void copy_all_in(const struct ddpi_arena_op *op)
         ddpi_chunks_copy_in(op, whole_at(op, NULL).len);
         return;
     }
-    if (row_of(op)->in == WHOLE) {
+    if (row_of(op)->in == DDPI_WHOLE) {
         struct ddpi_piece from = whole_at(op, task->send);
         copy_in(op, to, &from);
         return;
@@ -264,7 +255,7 @@ static void take_of_each(const struct ddpi_arena_op *op)
 {
     const struct ddpi_task *task = op->task;
     uint32_t me = ddpi_arena_rank(op->arena);
-    size_t offset = row_of(op)->in == PARTS ? me * op->block : 0;
+    size_t offset = row_of(op)->in == DDPI_PARTS ? me * op->block : 0;
     for (uint32_t rank = 0; rank < ddpi_arena_ranks(op->arena); rank++) {
         struct ddpi_piece to = part_at(op, task->recv, &task->recv_parts, rank);
         if (rank != me)
@@ -313,7 +304,7 @@ static bool is_short(const struct ddpi_arena_op *op)
 static void take_stretch(const struct ddpi_arena_op *op, const struct ddpi_piece *to, size_t offset,
                          bool in_place)
 {
-    const struct row *row = row_of(op);
+    const struct ddpi_arena_row *row = row_of(op);
     if (row->reduces || (row->works && is_short(op)))
         take_reduced(op, to, offset);
     else if (row->works)
@@ -337,7 +328,7 @@ static void take_to_list(const struct ddpi_arena_op *op)
 static void copy_all_out(const struct ddpi_arena_op *op)
 {
     const struct ddpi_task *task = op->task;
-    size_t offset = row_of(op)->in == PARTS ? ddpi_arena_rank(op->arena) * op->block : 0;
+    size_t offset = row_of(op)->in == DDPI_PARTS ? ddpi_arena_rank(op->arena) * op->block : 0;
     struct ddpi_piece to = whole_at(op, task->recv);
     if (op->chunked)
         ddpi_chunks_copy_out(op, to.len);
@@ -372,7 +363,7 @@ static size_t longest_part(const struct ddpi_arena_op *op)
 static void set_pieces(struct ddpi_arena_op *op)
 {
     uint32_t ranks = ddpi_arena_ranks(op->arena);
-    bool parts = row_of(op)->in == PARTS;
+    bool parts = row_of(op)->in == DDPI_PARTS;
     size_t small = ddpi_arena_size(op->arena, DDPI_ARENA_SMALL) / (parts ? ranks : 1) / 64 * 64;
     op->room = op->longest <= small ? DDPI_ARENA_SMALL : DDPI_ARENA_LARGE;
     if (!parts && op->longest <= ddpi_arena_size(op->arena, DDPI_ARENA_TINY) &&
@@ -413,7 +404,7 @@ void ddpi_arena_begin_again(struct ddpi_arena_op *op, struct ddpi_task *task)
     }
     op->task = task;
     op->stage = DDPI_ARENA_COPY_IN;
-    op->checked = op->direct = op->reduced = false;
+    op->checked = op->direct = op->worked = false;
     op->done = 0;
     copy_own_part(op);
 }
@@ -476,8 +467,9 @@ static bool take_counts(struct ddpi_arena_op *op, uint32_t *ret_rank)
 static enum ddpi_arena_result start_round(struct ddpi_arena_op *op, struct ddp_error *err)
 {
     uint32_t me = ddpi_arena_rank(op->arena);
-    if (!op->counted)
-        op->room = DDPI_ARENA_SMALL; /* counts of the most ranks fit into a small piece */
+    if (!op->counted || is_single(op))
+        op->room =
+            DDPI_ARENA_SMALL; /* counts, or places, of the most ranks fit into a small piece */
     else if (op->room == DDPI_ARENA_LARGE && !op->shows &&
              ddpi_arena_grow(op->arena, err) != DDP_OK)
         return DDPI_ARENA_NO_ROOM;
@@ -489,6 +481,8 @@ static enum ddpi_arena_result start_round(struct ddpi_arena_op *op, struct ddp_e
         ddpi_direct_show(op);
     else if (!op->counted)
         copy_counts_in(op);
+    else if (is_single(op))
+        ddpi_single_copy_show(op);
     else if (is_one_of(row_of(op)->copies_in, op, me))
         copy_all_in(op);
     stop_clock(op, started_ns);
@@ -501,10 +495,10 @@ static enum ddpi_arena_result start_round(struct ddpi_arena_op *op, struct ddp_e
 static void count_bytes(const struct ddpi_arena_op *op)
 {
     struct ddpi_task *task = op->task;
-    const struct row *row = row_of(op);
+    const struct ddpi_arena_row *row = row_of(op);
     uint32_t me = ddpi_arena_rank(op->arena), ranks = ddpi_arena_ranks(op->arena);
     size_t part = task->own * task->element_size;
-    uint32_t sent = row->in == WHOLE ? 1 : row->reduces ? ranks : ranks - 1;
+    uint32_t sent = row->in == DDPI_WHOLE ? 1 : row->reduces ? ranks : ranks - 1;
     task->bytes_sent += is_one_of(row->copies_in, op, me) ? part * sent : 0;
     task->bytes_received +=
         is_one_of(row->takes, op, me) ? part * (row->out_of_each ? ranks - 1 : 1) : 0;
@@ -526,21 +520,54 @@ static void meet_shown(struct ddpi_arena_op *op)
     count_bytes(op);
 }
 
+/* This rank has done its part between the two rounds of an operation. */
+static void arrive_again(struct ddpi_arena_op *op)
+{
+    op->worked = true;
+    op->round = ddpi_arena_next_round(op->arena);
+    ddpi_arena_arrive(op->arena, op->round);
+    op->stage = DDPI_ARENA_ARRIVE;
+}
+
 /* In the first of two rounds this rank reduces its chunk, and arrives in the second one. */
 static void meet_chunked(struct ddpi_arena_op *op)
 {
-    op->reduced = !op->reduced;
-    if (op->reduced) {
-        uint64_t started_ns = start_clock(op);
-        ddpi_chunks_reduce(op, whole_at(op, NULL).len);
-        stop_clock(op, started_ns);
-        op->round = ddpi_arena_next_round(op->arena);
-        ddpi_arena_arrive(op->arena, op->round);
-        op->stage = DDPI_ARENA_ARRIVE;
-    } else if (op->task->call.finite_check &&
-               ddpi_arena_is_non_finite(op->arena, op->round, DDPI_RESULT_OF_ALL)) {
-        op->task->found_non_finite = true;
+    if (op->worked) {
+        op->worked = false;
+        if (op->task->call.finite_check &&
+            ddpi_arena_is_non_finite(op->arena, op->round, DDPI_RESULT_OF_ALL))
+            op->task->found_non_finite = true;
+        return;
     }
+    uint64_t started_ns = start_clock(op);
+    ddpi_chunks_reduce(op, whole_at(op, NULL).len);
+    stop_clock(op, started_ns);
+    arrive_again(op);
+}
+
+/* In the second of two rounds all have read what they need, or one could not, and all begin again
+ * on the usual path. */
+static void meet_single(struct ddpi_arena_op *op)
+{
+    ddpi_arena_tell_arrived(op->arena);
+    op->stage = DDPI_ARENA_READ;
+    if (!op->worked)
+        return;
+    uint64_t ns = ddpi_arena_time_of_all(op->arena, op->round);
+    op->done = 0;
+    op->worked = false;
+    if (ns == DDPI_NO_TIME) {
+        ddpi_arena_identity(op->arena)->refused = true;
+        op->way = (struct ddpi_copy_way){.path = DDPI_COPY_CACHED};
+        op->stage = DDPI_ARENA_COPY_IN;
+        set_pieces(op);
+        return;
+    }
+    const struct ddpi_copy_timed last = timed(op);
+    if (op->way.is_timed)
+        ddpi_copy_note(&last, ns);
+    ddpi_single_copy_count(op);
+    op->stage = DDPI_ARENA_OVER;
 }
 
 /* All have arrived. */
@@ -561,6 +588,10 @@ static enum ddpi_arena_result meet(struct ddpi_arena_op *op, uint32_t *ret_rank)
         op->stage = DDPI_ARENA_COPY_IN;
         return take_counts(op, ret_rank) ? DDPI_ARENA_WAITS : DDPI_ARENA_MISMATCH;
     }
+    if (is_single(op)) {
+        meet_single(op);
+        return DDPI_ARENA_WAITS;
+    }
     op->stage = DDPI_ARENA_COPY_OUT;
     if (!is_short(op))
         ddpi_arena_tell_arrived(op->arena);
@@ -574,6 +605,19 @@ static enum ddpi_arena_result meet(struct ddpi_arena_op *op, uint32_t *ret_rank)
         op->stage = DDPI_ARENA_WORK;
     }
     return DDPI_ARENA_WAITS;
+}
+
+/* Read a stretch; after the last one arrive again, and tell whether it went well. */
+static void read_on(struct ddpi_arena_op *op)
+{
+    uint64_t started_ns = start_clock(op);
+    enum ddpi_single_copy result = ddpi_single_copy_read(op);
+    stop_clock(op, started_ns);
+    if (result == DDPI_SINGLE_COPY_GOES_ON)
+        return;
+    ddpi_arena_tell_time(op->arena,
+                         result == DDPI_SINGLE_COPY_REFUSED ? DDPI_NO_TIME : op->spent_ns);
+    arrive_again(op);
 }
 
 /* All shares are finished. */
@@ -598,8 +642,8 @@ static void move_spot(struct ddpi_arena_op *op)
 static void fetch_piece(const struct ddpi_arena_op *op)
 {
     uint32_t me = ddpi_arena_rank(op->arena);
-    bool has_blocks = row_of(op)->in == PARTS;
-    if (op->room == DDPI_ARENA_SMALL && !row_of(op)->works && !op->way.streams &&
+    bool has_blocks = row_of(op)->in == DDPI_PARTS;
+    if (op->room == DDPI_ARENA_SMALL && !row_of(op)->works && !is_streamed(op) &&
         is_one_of(row_of(op)->copies_in, op, me))
         ddpi_arena_fetch_piece(op->arena, has_blocks && me == 0 ? op->block : 0,
                                at_most(op->longest, has_blocks ? op->block : op->piece));
@@ -616,7 +660,7 @@ static void finish_round(struct ddpi_arena_op *op)
         ddpi_arena_tell_arrived(op->arena);
     if (op->task->list != NULL)
         move_spot(op);
-    op->done += row_of(op)->in == PARTS ? op->block : op->piece;
+    op->done += row_of(op)->in == DDPI_PARTS ? op->block : op->piece;
     op->stage = op->done < op->longest ? DDPI_ARENA_COPY_IN : DDPI_ARENA_OVER;
     if (op->stage == DDPI_ARENA_OVER)
         tell_time(op);
@@ -630,6 +674,7 @@ bool ddpi_arena_is_ready(const struct ddpi_arena_op *op)
     case DDPI_ARENA_WORK:
         return ddpi_arena_all_finished(op->arena, op->round, op->work);
     case DDPI_ARENA_COPY_IN:
+    case DDPI_ARENA_READ:
     case DDPI_ARENA_COPY_OUT:
     case DDPI_ARENA_OVER:
         break;
@@ -648,6 +693,9 @@ enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, uint32_t *re
         case DDPI_ARENA_ARRIVE:
             result = meet(op, ret_rank);
             break;
+        case DDPI_ARENA_READ:
+            read_on(op);
+            return DDPI_ARENA_WAITS;
         case DDPI_ARENA_WORK:
             end_work(op);
             break;

@@ -18,6 +18,7 @@ enum {
 enum ddpi_arena_stage {
     DDPI_ARENA_COPY_IN,
     DDPI_ARENA_ARRIVE, /* waits until all have arrived */
+    DDPI_ARENA_READ,   /* reads the buffers of others (single_copy_op.h) */
     DDPI_ARENA_WORK,   /* waits until all shares of the work are finished */
     DDPI_ARENA_COPY_OUT,
     DDPI_ARENA_OVER,
@@ -28,12 +29,13 @@ struct ddpi_arena_op {
     struct ddpi_task *task;
     enum ddpi_arena_stage stage;
     enum ddpi_arena_room room;
-    bool checked;             /* all ranks have called the same */
-    bool counted;             /* the counts of uneven parts are exchanged */
-    bool shows;               /* ranks tell each other where their buffers are */
-    bool direct;              /* all buffers are in windows, and nothing is copied through pieces */
-    bool chunked;             /* each rank reduces a chunk (chunks_op.h), */
-    bool reduced;             /* and this one has done so in the round before */
+    bool checked; /* all ranks have called the same */
+    bool counted; /* the counts of uneven parts are exchanged */
+    bool shows;   /* ranks tell each other where their buffers are */
+    bool direct;  /* all buffers are in windows, and nothing is copied through pieces */
+    bool chunked; /* each rank reduces a chunk (chunks_op.h) */
+    bool worked;  /* this rank has reduced its chunk, or read others, and has arrived again */
+    uint32_t reads_from;      /* how many other ranks it has read from */
     struct ddpi_copy_way way; /* of what this rank writes for others */
     uint64_t spent_ns;        /* if timed: how long copies and reductions have taken until now */
     size_t piece;             /* bytes of a piece that are used, a multiple of the element size */

@@ -45,7 +45,7 @@ static void copy_in(const struct ddpi_arena_op *op, uint8_t *to, const uint8_t *
     const struct ddpi_task *task = op->task;
     if (task->factor != 1)
         ddpi_scale(to, from, len / task->element_size, task->call.dtype, task->factor);
-    else if (op->way.streams)
+    else if (op->way.path == DDPI_COPY_STREAMED)
         ddpi_stream_copy(to, from, len);
     else
         memcpy(to, from, len);
@@ -75,10 +75,10 @@ static void reduce_tile(const struct ddpi_arena_op *op, struct ddpi_reduction *w
     work->in[me] = task->send + op->done + at;
     work->out[0] = result;
     work->out[1] = shown;
-    work->nout = op->way.streams ? 1 : 2;
+    work->nout = op->way.path == DDPI_COPY_STREAMED ? 1 : 2;
     work->count = len / task->element_size;
     ddpi_reduce_many(work);
-    if (op->way.streams)
+    if (op->way.path == DDPI_COPY_STREAMED)
         ddpi_stream_copy(shown, result, len);
 }
 

@@ -3,7 +3,7 @@
  */
 #include "copy_choice.h"
 
-enum { ALL_TRIES = 2 * DDPI_COPY_TRIES };
+enum { MOST_SLOW = 2 * DDPI_COPY_TRIES }; /* that are no reason yet to try again */
 
 static unsigned class_of(size_t bytes)
 {
@@ -13,41 +13,69 @@ static unsigned class_of(size_t bytes)
     return index;
 }
 
-struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes)
+/* The path of try @count; false: it is none. */
+static bool path_to_try(unsigned paths, uint32_t count, enum ddpi_copy_path *ret_path)
 {
+    uint32_t skip = count / DDPI_COPY_TRIES;
+    for (unsigned path = 0; path < DDPI_COPY_PATHS; path++)
+        if ((paths >> path & 1) != 0 && skip-- == 0) {
+            *ret_path = (enum ddpi_copy_path)path;
+            return true;
+        }
+    return false;
+}
+
+static void forget_tries(struct ddpi_copy_class *class)
+{
+    for (unsigned path = 0; path < DDPI_COPY_PATHS; path++)
+        class->least[path] = UINT64_MAX;
+}
+
+struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes, unsigned paths)
+{
+    struct ddpi_copy_way way = {.path = DDPI_COPY_CACHED};
     if (bytes < DDPI_COPY_LEAST)
-        return (struct ddpi_copy_way){.streams = false};
+        return way;
     struct ddpi_copy_class *class = &choice->classes[class_of(bytes)];
     uint32_t count = class->count;
     class->count = (count + 1) % DDPI_COPY_PERIOD;
-    if (count >= ALL_TRIES)
-        return (struct ddpi_copy_way){.streams = class->streams,
-                                      .is_timed = bytes >= DDPI_COPY_TIMED};
     if (count == 0)
-        class->least[false] = class->least[true] = UINT64_MAX;
-    return (struct ddpi_copy_way){
-        .streams = count >= DDPI_COPY_TRIES, .is_timed = true, .is_try = true};
+        forget_tries(class);
+    if (path_to_try(paths, count, &way.path)) {
+        way.is_timed = way.is_try = true;
+        return way;
+    }
+    if ((paths >> class->path & 1) != 0)
+        way.path = class->path;
+    way.is_timed = bytes >= DDPI_COPY_TIMED;
+    return way;
 }
 
-/* Not all that the way past the caches costs is measured here, so it must save half. */
-static bool is_worth_it(uint64_t cached_ns, uint64_t streamed_ns)
+/* What an operation costs that is not measured here: a reader does not find in its caches what has
+ * bypassed them, and the way through the kernel has one more meeting. */
+static enum ddpi_copy_path best_path(const uint64_t *least)
 {
-    return streamed_ns < cached_ns / 2;
+    enum ddpi_copy_path path = DDPI_COPY_CACHED;
+    if (least[DDPI_COPY_STREAMED] < least[path] / 2)
+        path = DDPI_COPY_STREAMED;
+    if (least[DDPI_COPY_SINGLE] < least[path] - least[path] / 8)
+        path = DDPI_COPY_SINGLE;
+    return path;
 }
 
-static void note_try(struct ddpi_copy_class *class, bool streams, uint64_t ns)
+static void note_try(struct ddpi_copy_class *class, enum ddpi_copy_path path, uint64_t ns)
 {
-    if (ns < class->least[streams])
-        class->least[streams] = ns;
-    class->streams = is_worth_it(class->least[false], class->least[true]);
+    if (ns < class->least[path])
+        class->least[path] = ns;
+    class->path = best_path(class->least);
     class->slow = 0;
 }
 
 /* Something has changed if one operation after the other takes twice as long as the tries did. */
-static void note_usual(struct ddpi_copy_class *class, bool streams, uint64_t ns)
+static void note_usual(struct ddpi_copy_class *class, enum ddpi_copy_path path, uint64_t ns)
 {
-    class->slow = ns / 2 > class->least[streams] ? class->slow + 1 : 0;
-    if (class->slow > ALL_TRIES)
+    class->slow = ns / 2 > class->least[path] ? class->slow + 1 : 0;
+    if (class->slow > MOST_SLOW)
         class->count = class->slow = 0;
 }
 
@@ -56,7 +84,7 @@ void ddpi_copy_note(const struct ddpi_copy_timed *timed, uint64_t ns)
     struct ddpi_copy_class *class = &timed->choice->classes[class_of(timed->bytes)];
     uint64_t ns_per_mib = (uint64_t)((double)ns * (1 << 20) / (double)timed->bytes);
     if (timed->way.is_try)
-        note_try(class, timed->way.streams, ns_per_mib);
+        note_try(class, timed->way.path, ns_per_mib);
     else
-        note_usual(class, timed->way.streams, ns_per_mib);
+        note_usual(class, timed->way.path, ns_per_mib);
 }

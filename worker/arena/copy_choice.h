@@ -1,21 +1,23 @@
 /*
- * copy_choice.h - whether a rank copies into shared memory through the caches, or past them
- * (stream_copy.h): which is faster is measured, and measured again. Pure.
+ * copy_choice.h - which way bytes take from one rank to another: into shared memory through the
+ * caches, there past them (stream_copy.h), or at once through the kernel (single_copy_op.h). Which
+ * is faster is measured, and measured again. Pure.
  *
  * A store through the caches must first take the line away from the processor that has read it
  * last. Between two that share a cache this is cheap, and the reader finds the data there; between
- * two that do not it may take five times as long as the way through memory. Where ranks run is not
- * known, and may change.
+ * two that do not it may take five times as long as the way through memory. The kernel copies once
+ * and not twice, but both ranks wait for that. Where ranks run is not known, and may change.
  *
- * So from time to time the ranks try both ways. They carry out a few operations through the caches
- * and a few past them, separately for each kind of operation and each range of sizes. The
- * operations that follow go past the caches if the fastest try that did so took less than half the
- * time. If large operations become slow, the tries are repeated at once.
+ * So from time to time the ranks try all ways. They carry out a few operations on each, separately
+ * for each kind of operation and each range of sizes. The operations that follow go past the caches
+ * if the fastest try that did so took less than half the time, and through the kernel if that is
+ * faster than what would be chosen else. If large operations become slow, the tries are repeated at
+ * once.
  *
- * The time is what all ranks together spent on copies and reductions: who writes does not see what
- * it costs to read. The ranks tell each other their times when they next meet, so all have the same
- * times and choose the same way; the operation that has begun by then still goes the way that was
- * known. If a rank lied, the ways would differ, but not the bits of a result.
+ * The time is that of the rank that spent most on copies and reductions: who writes does not see
+ * what it costs to read. The ranks tell each other their times when they next meet, so all have the
+ * same times and choose the same way; the operation that has begun by then still goes the way that
+ * was known. The bits of a result do not depend on the way.
  */
 #ifndef DDPI_COPY_CHOICE_H
 #define DDPI_COPY_CHOICE_H
@@ -26,30 +28,39 @@
 
 enum {
     DDPI_COPY_LEAST = 16 * 1024,  /* bytes of the longest part; less goes through the caches */
-    DDPI_COPY_TRIES = 4,          /* of each way, one after the other */
+    DDPI_COPY_TRIES = 4,          /* of each path, one after the other */
     DDPI_COPY_PERIOD = 512,       /* operations from the first try to the next first one */
     DDPI_COPY_TIMED = 256 * 1024, /* bytes from which each operation is timed, and not only tries:
                                      to read a clock and to tell its time is little beside it */
     DDPI_COPY_CLASSES = 16,       /* powers of two from DDPI_COPY_LEAST on; the last has the rest */
 };
 
+enum ddpi_copy_path {
+    DDPI_COPY_CACHED,   /* into shared memory through the caches */
+    DDPI_COPY_STREAMED, /* the same past them */
+    DDPI_COPY_SINGLE,   /* through the kernel */
+    DDPI_COPY_PATHS,
+};
+
 /* Of one kind of operation. All 0 at first. */
 struct ddpi_copy_choice {
     struct ddpi_copy_class {
-        uint32_t count;    /* of the operations in this period */
-        uint64_t least[2]; /* nanoseconds for each MiB: through the caches, past them */
-        bool streams;      /* the way that was chosen last, */
-        uint32_t slow;     /* and how many one after the other have been slow in it */
+        uint32_t count;                  /* of the operations in this period */
+        uint64_t least[DDPI_COPY_PATHS]; /* nanoseconds for each MiB; UINT64_MAX: not known */
+        enum ddpi_copy_path path;        /* the one that was chosen last, */
+        uint32_t slow;                   /* and how many one after the other have been slow in it */
     } classes[DDPI_COPY_CLASSES];
 };
 
-/* The way of the next operation, whether to note how long it took, and whether it is a try. */
+/* The path of the next operation, whether to note how long it took, and whether it is a try. */
 struct ddpi_copy_way {
-    bool streams;
+    enum ddpi_copy_path path;
     bool is_timed;
     bool is_try;
 };
-struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes);
+
+/* @paths: which are possible for it, a bit for each. The path through the caches always is. */
+struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes, unsigned paths);
 
 /* An operation that has ended, and whose time is not noted yet. */
 struct ddpi_copy_timed {
@@ -58,7 +69,7 @@ struct ddpi_copy_timed {
     struct ddpi_copy_way way;
 };
 
-/* @timed took @ns, of all ranks together. */
+/* @timed took @ns, of the slowest rank. */
 void ddpi_copy_note(const struct ddpi_copy_timed *timed, uint64_t ns);
 
 #endif

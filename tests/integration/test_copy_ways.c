@@ -1,0 +1,178 @@
+/*
+ * test_copy_ways.c - the ways that bytes take from one process to another on a machine: thousands
+ * of operations of any kind and size on one communicator, long enough for each way to be tried and
+ * chosen, or refused by the kernel halfway. What arrives is right in each of them.
+ */
+#include "check_main.h"
+#include "copy_choice.h"
+#include "world.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/uio.h>
+
+enum {
+    OPERATIONS = 5000 / WORLD_STRIDE,
+    MOST_BYTES = 512 * 1024, /* of a part */
+    RANKS = 3,
+};
+
+/* ---- the kernel ---- */
+
+static unsigned reads, refused_from; /* the number of a read; 0: none is refused */
+
+typedef ssize_t read_call(pid_t, const struct iovec *, unsigned long, const struct iovec *,
+                          unsigned long, unsigned long);
+
+ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long nlocal,
+                         const struct iovec *remote, unsigned long nremote, unsigned long flags)
+{
+    read_call *next = (read_call *)(uintptr_t)dlsym(RTLD_NEXT, "process_vm_readv");
+    if (++reads >= refused_from && refused_from != 0) {
+        errno = EPERM;
+        return -1;
+    }
+    return next(pid, local, nlocal, remote, nremote, flags);
+}
+
+/* ---- operations ---- */
+
+static uint8_t send[RANKS * MOST_BYTES], recv[RANKS * MOST_BYTES];
+
+/* What operation @n moves from one rank to another one, or to all. */
+static void fill(uint8_t *part, size_t len, unsigned n, uint32_t from, uint32_t to)
+{
+    memset(part, (int)(n * 31 + from * 7 + to * 3 + 1), len);
+    if (len >= sizeof n)
+        memcpy(part + len - sizeof n, &n, sizeof n);
+}
+
+static void expect(const uint8_t *part, size_t len, unsigned n, uint32_t from, uint32_t to)
+{
+    static uint8_t want[MOST_BYTES];
+    fill(want, len, n, from, to);
+    CHECK(memcmp(part, want, len) == 0);
+}
+
+static void broadcast(const struct world *world, uint32_t rank, ddp_comm *comm, unsigned n,
+                      size_t len)
+{
+    uint32_t root = n % world->nranks;
+    if (rank == root)
+        fill(recv, len, n, root, 0);
+    CHECK_OK(ddp_broadcast(comm, recv, len, DDP_UINT8, root, NULL, err));
+    expect(recv, len, n, root, 0);
+}
+
+static void all_gather(const struct world *world, uint32_t rank, ddp_comm *comm, unsigned n,
+                       size_t len)
+{
+    bool in_place = n % 2 == 0;
+    uint8_t *own = in_place ? recv + rank * len : send;
+    fill(own, len, n, rank, 0);
+    CHECK_OK(ddp_all_gather(comm, own, recv, len, DDP_UINT8, NULL, err));
+    memset(send, 0xee, len); /* it is the caller's again */
+    for (uint32_t from = 0; from < world->nranks; from++)
+        expect(recv + from * len, len, n, from, 0);
+}
+
+static void gather(const struct world *world, uint32_t rank, ddp_comm *comm, unsigned n, size_t len)
+{
+    uint32_t root = n % world->nranks;
+    fill(send, len, n, rank, 0);
+    CHECK_OK(ddp_gather(comm, send, recv, len, DDP_UINT8, root, NULL, err));
+    memset(send, 0xee, len);
+    for (uint32_t from = 0; rank == root && from < world->nranks; from++)
+        expect(recv + from * len, len, n, from, 0);
+}
+
+static void scatter(const struct world *world, uint32_t rank, ddp_comm *comm, unsigned n,
+                    size_t len)
+{
+    uint32_t root = n % world->nranks;
+    for (uint32_t to = 0; rank == root && to < world->nranks; to++)
+        fill(send + to * len, len, n, root, to);
+    CHECK_OK(ddp_scatter(comm, send, recv, len, DDP_UINT8, root, NULL, err));
+    memset(send, 0xee, world->nranks * len);
+    expect(recv, len, n, root, rank);
+}
+
+static void all_to_all(const struct world *world, uint32_t rank, ddp_comm *comm, unsigned n,
+                       size_t len)
+{
+    for (uint32_t to = 0; to < world->nranks; to++)
+        fill(send + to * len, len, n, rank, to);
+    CHECK_OK(ddp_all_to_all(comm, send, recv, len, DDP_UINT8, NULL, err));
+    memset(send, 0xee, world->nranks * len);
+    for (uint32_t from = 0; from < world->nranks; from++)
+        expect(recv + from * len, len, n, from, rank);
+}
+
+static void all_reduce(const struct world *world, uint32_t rank, ddp_comm *comm, unsigned n,
+                       size_t len)
+{
+    memset(send, (int)(n + rank) % 50, len);
+    CHECK_OK(ddp_all_reduce(comm, send, recv, len, DDP_UINT8, DDP_MAX, NULL, err));
+    uint8_t most = 0;
+    for (uint32_t other = 0; other < world->nranks; other++)
+        most = (n + other) % 50 > most ? (uint8_t)((n + other) % 50) : most;
+    memset(send, most, len);
+    CHECK(memcmp(send, recv, len) == 0);
+}
+
+static void (*const kinds[])(const struct world *, uint32_t, ddp_comm *, unsigned, size_t) = {
+    broadcast, all_gather, gather, scatter, all_to_all, all_reduce};
+
+/* ---- ranks ---- */
+
+/* Each rank draws the same. A size has the last bits set, so that copies have odd ends. */
+static void call_many(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    uint64_t state = 12345;
+    reads = 0;
+    refused_from = world->stage > 0 && rank + 1 == world->nranks ? world->stage : 0;
+    for (unsigned n = 0; n < OPERATIONS; n++) {
+        state = state * 6364136223846793005 + 1442695040888963407;
+        size_t len = ((size_t)DDPI_COPY_LEAST << (state >> 40) % 6) - (state >> 50) % 9;
+        kinds[(state >> 33) % 6](world, rank, comm, n, len);
+    }
+    world->reports[rank].digest = reads;
+}
+
+static void run(uint32_t nranks, uint32_t stage)
+{
+    struct world world = {.nranks = nranks, .stage = stage};
+    world_open(&world);
+    world_run(&world, call_many);
+    for (uint32_t rank = 0; rank < nranks; rank++)
+        fprintf(stderr, "rank %u of %u has read others %llu times\n", rank, nranks,
+                (unsigned long long)world.reports[rank].digest);
+    if (stage > 0) /* it was refused, and did not ask again */
+        ck_assert_uint_le(world.reports[nranks - 1].digest, stage);
+    world_close(&world);
+}
+
+START_TEST(what_arrives_is_right_on_each_way)
+{
+    run((uint32_t)_i, 0);
+}
+END_TEST
+
+START_TEST(what_arrives_is_right_if_the_kernel_refuses)
+{
+    static const uint32_t stages[] = {1, 2, 3, 40, 200};
+    run(2, stages[_i]);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("copy ways");
+    TCase *tcase = tcase_create("ways");
+    tcase_set_timeout(tcase, 240);
+    tcase_add_loop_test(tcase, what_arrives_is_right_on_each_way, 2, RANKS + 1);
+    tcase_add_loop_test(tcase, what_arrives_is_right_if_the_kernel_refuses, 0, 5);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}

@@ -1,0 +1,124 @@
+/*
+ * arena_world.c - see arena_world.h. Owns the world.
+ */
+#include "arena_world.h"
+
+#include "check_main.h"
+#include "elements.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+struct arena_world world;
+
+static uint8_t *add_window(uint32_t rank, const uint64_t *sizes, int *fd)
+{
+    struct ddpi_window *window;
+    struct ddp_error err;
+    ck_assert_int_eq(ddpi_window_plan(sizes, world.count, rank, &window, &err), DDP_OK);
+    if (*fd < 0)
+        ck_assert_int_eq(ddpi_window_make(window, fd, &err), DDP_OK);
+    ck_assert_int_eq(ddpi_window_map(window, *fd, &err), DDP_OK);
+    ddpi_window_settle(window);
+    ddpi_windows_add(&world.ranks[rank].windows, window);
+    return ddpi_window_own(window);
+}
+
+static void make_arena(uint32_t i)
+{
+    struct arena_rank *rank = &world.ranks[i];
+    uint32_t count = world.count;
+    struct ddp_error err;
+    if (i == 0)
+        ck_assert_int_eq(ddpi_arena_create(count, count % 4 == 0, &rank->arena, &err), DDP_OK);
+    else
+        ck_assert_int_eq(
+            ddpi_arena_attach(dup(ddpi_arena_fd(world.ranks[0].arena)), count, &rank->arena, &err),
+            DDP_OK);
+    ddpi_arena_enter(rank->arena, i);
+    ddpi_windows_init(&rank->windows);
+    ddpi_arena_set_windows(rank->arena, &rank->windows);
+}
+
+void arena_world_open(uint32_t nranks, size_t bytes)
+{
+    uint64_t sizes[ARENA_WORLD_MOST];
+    int fds[2] = {-1, -1};
+    world.count = nranks;
+    world.room = bytes;
+    for (uint32_t i = 0; i < nranks; i++)
+        sizes[i] = bytes;
+    for (uint32_t i = 0; i < nranks; i++) {
+        struct arena_rank *rank = &world.ranks[i];
+        *rank = (struct arena_rank){
+            .plain = malloc(bytes), .result = malloc(bytes), .want = malloc(bytes)};
+        ck_assert(rank->plain != NULL && rank->result != NULL && rank->want != NULL);
+        make_arena(i);
+        rank->send = add_window(i, sizes, &fds[0]);
+        rank->recv = add_window(i, sizes, &fds[1]);
+    }
+    close(fds[0]);
+    close(fds[1]);
+}
+
+void arena_world_close(void)
+{
+    for (uint32_t i = 0; i < world.count; i++) {
+        struct arena_rank *rank = &world.ranks[i];
+        ddpi_arena_destroy(rank->arena);
+        ddpi_windows_finish(&rank->windows, false);
+        free(rank->plain);
+        free(rank->result);
+        free(rank->want);
+    }
+}
+
+void arena_world_begin(uint32_t i, const struct ddpi_call *call, const void *send, void *recv)
+{
+    arena_world_begin_task(
+        i, &(struct ddpi_task){
+               .call = *call, .send = send, .recv = recv, .factor = i % 2 == 0 ? 0.5 : 3});
+}
+
+void arena_world_begin_task(uint32_t i, const struct ddpi_task *task)
+{
+    struct arena_rank *rank = &world.ranks[i];
+    struct ddp_error err = {0};
+    rank->task = *task;
+    ck_assert_msg(ddpi_task_prepare(&rank->task, i, world.count, &err) == DDP_OK, "%s", err.msg);
+    ddpi_arena_begin(&rank->op, rank->arena, &rank->task);
+}
+
+bool arena_world_advance(uint32_t rank)
+{
+    struct ddp_error err = {0};
+    uint32_t odd = 0;
+    enum ddpi_arena_result result = ddpi_arena_advance(&world.ranks[rank].op, &odd, &err);
+    ck_assert_msg(result == DDPI_ARENA_WAITS || result == DDPI_ARENA_COMPLETE, "rank %u: %d, %s",
+                  rank, (int)result, err.msg);
+    return result == DDPI_ARENA_COMPLETE;
+}
+
+void arena_world_run_all(uint64_t seed)
+{
+    bool ended[ARENA_WORLD_MOST] = {false};
+    for (uint32_t left = world.count; left > 0;) {
+        uint32_t rank = (uint32_t)(elements_scramble(&seed) % world.count);
+        if (ended[rank])
+            continue;
+        ended[rank] = arena_world_advance(rank);
+        left -= ended[rank];
+    }
+}
+
+/* As if all had been tried, and this one taken the least time. */
+void arena_world_set_path(enum ddpi_copy_path path)
+{
+    const struct ddpi_copy_class tried = {
+        .count = DDPI_COPY_PATHS * DDPI_COPY_TRIES, .least = {1, 1, 1}, .path = path};
+    for (uint32_t i = 0; i < world.count; i++)
+        for (unsigned kind = 0; kind < DDPI_OPERATIONS; kind++)
+            for (unsigned k = 0; k < DDPI_COPY_CLASSES; k++)
+                ddpi_arena_copy_choice(world.ranks[i].arena, (enum ddpi_operation)kind)
+                    ->classes[k] = tried;
+}

@@ -1,0 +1,37 @@
+/*
+ * single_copy_op.h - an operation (arena_op.h) whose ranks read each other's buffers through the
+ * kernel, with process_vm_readv(2): each byte is copied once, not into a piece and out again. It
+ * takes two rounds: in the first one ranks show where their buffers are; then they read, and the
+ * second one tells that all have, so the buffers are their callers' again.
+ *
+ * The kernel lets a process read another one of the same user, unless a security module, a
+ * container's system call filter or prctl(PR_SET_DUMPABLE) forbids it. So whoever cannot read tells
+ * the others with its second arrival: then all copy through the pieces, now and ever after.
+ *
+ * What a rank shows is trusted with nothing: a reader writes to its own buffer alone, as many bytes
+ * as the call says. In a container with processes of its own a rank's number may belong to another
+ * process here. So a rank also shows a token, and others read that from it first.
+ */
+#ifndef DDPI_SINGLE_COPY_OP_H
+#define DDPI_SINGLE_COPY_OP_H
+
+#include "arena_op.h"
+
+/* Whether @op could go this way; the same on all ranks. It reduces nothing. */
+bool ddpi_single_copy_is_possible(const struct ddpi_arena_op *op);
+
+/* Show where this rank's buffer is, before it arrives in the round. */
+void ddpi_single_copy_show(const struct ddpi_arena_op *op);
+
+/* All have arrived: read a stretch of what is for this rank. */
+enum ddpi_single_copy {
+    DDPI_SINGLE_COPY_GOES_ON,
+    DDPI_SINGLE_COPY_COMPLETE,
+    DDPI_SINGLE_COPY_REFUSED, /* the kernel does not let this rank read another one */
+};
+enum ddpi_single_copy ddpi_single_copy_read(struct ddpi_arena_op *op);
+
+/* All have read: count the bytes, which are the same on every way. */
+void ddpi_single_copy_count(const struct ddpi_arena_op *op);
+
+#endif
