@@ -1,7 +1,8 @@
 /*
  * test_copy_ways.c - the ways that bytes take from one process to another on a machine: thousands
  * of operations of any kind and size on one communicator, long enough for each way to be tried and
- * chosen, or refused by the kernel halfway. What arrives is right in each of them.
+ * chosen, or refused by the kernel halfway. What arrives is right in each of them. And a rank that
+ * reads from one whose call has failed meanwhile does not take that for the result.
  */
 #include "check_main.h"
 #include "copy_choice.h"
@@ -9,8 +10,10 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 enum {
     OPERATIONS = 5000 / WORLD_STRIDE,
@@ -21,6 +24,21 @@ enum {
 /* ---- the kernel ---- */
 
 static unsigned reads, refused_from; /* the number of a read; 0: none is refused */
+static bool stops_in_read;           /* of another rank's bytes, once */
+static bool always_reads;            /* where it is possible */
+
+struct ddpi_copy_way __real_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
+                                           unsigned paths);
+struct ddpi_copy_way __wrap_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
+                                           unsigned paths);
+
+struct ddpi_copy_way __wrap_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
+                                           unsigned paths)
+{
+    if (always_reads && (paths >> DDPI_COPY_SINGLE & 1) != 0)
+        return (struct ddpi_copy_way){.path = DDPI_COPY_SINGLE};
+    return __real_ddpi_copy_next(choice, bytes, paths);
+}
 
 typedef ssize_t read_call(pid_t, const struct iovec *, unsigned long, const struct iovec *,
                           unsigned long, unsigned long);
@@ -29,6 +47,10 @@ ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long nlo
                          const struct iovec *remote, unsigned long nremote, unsigned long flags)
 {
     read_call *next = (read_call *)(uintptr_t)dlsym(RTLD_NEXT, "process_vm_readv");
+    if (stops_in_read && local->iov_len > sizeof(uint64_t)) {
+        stops_in_read = false;
+        raise(SIGSTOP);
+    }
     if (++reads >= refused_from && refused_from != 0) {
         errno = EPERM;
         return -1;
@@ -126,7 +148,7 @@ static void (*const kinds[])(const struct world *, uint32_t, ddp_comm *, unsigne
 
 /* ---- ranks ---- */
 
-/* Each rank draws the same. A size has the last bits set, so that copies have odd ends. */
+/* Each rank draws the same. Sizes are not round, so copies have odd ends. */
 static void call_many(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     uint64_t state = 12345;
@@ -166,6 +188,41 @@ START_TEST(what_arrives_is_right_if_the_kernel_refuses)
 }
 END_TEST
 
+/* Rank 1 stops before it reads. Rank 0 gives up, uses its buffer for something else, and lets the
+ * other one go on. */
+static void give_up(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct ddp_error error = {0};
+    always_reads = true;
+    stops_in_read = rank == 1;
+    if (rank == 1)
+        atomic_store(world->counter, (uint32_t)getpid());
+    CHECK_OK(ddp_barrier(comm, NULL, err));
+    memset(recv, 'a' + (int)rank, MOST_BYTES);
+    ddp_status status = ddp_broadcast(comm, recv, MOST_BYTES, DDP_UINT8, 0, NULL, &error);
+    memset(recv, 'x', rank == 0 ? MOST_BYTES : 0);
+    if (rank == 0)
+        kill((pid_t)atomic_load(world->counter), SIGCONT);
+    world->reports[rank].digest = reads;
+    world_report(world, rank, status, &error);
+}
+
+START_TEST(what_is_read_after_a_failure_is_not_taken)
+{
+    struct world world = {.nranks = 2, .timeout_ms = 500};
+    world_open(&world);
+    world_run(&world, give_up);
+    bool has_read = world.reports[1].digest > 0; /* each rank has a processor, and may read */
+    for (uint32_t rank = 0; rank < 2; rank++)
+        ck_assert_msg(world.reports[rank].status == (has_read ? DDP_E_TIMEOUT : DDP_OK),
+                      "rank %u: %s: %s", rank, ddp_status_name(world.reports[rank].status),
+                      world.reports[rank].error.msg);
+    if (has_read)
+        ck_assert_ptr_nonnull(strstr(world.reports[1].error.msg, "rank 1 ("));
+    world_close(&world);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("copy ways");
@@ -173,6 +230,7 @@ Suite *test_suite(void)
     tcase_set_timeout(tcase, 240);
     tcase_add_loop_test(tcase, what_arrives_is_right_on_each_way, 2, RANKS + 1);
     tcase_add_loop_test(tcase, what_arrives_is_right_if_the_kernel_refuses, 0, 5);
+    tcase_add_test(tcase, what_is_read_after_a_failure_is_not_taken);
     suite_add_tcase(suite, tcase);
     return suite;
 }

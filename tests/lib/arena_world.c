@@ -114,8 +114,9 @@ void arena_world_run_all(uint64_t seed)
 /* As if all had been tried, and this one taken the least time. */
 void arena_world_set_path(enum ddpi_copy_path path)
 {
-    const struct ddpi_copy_class tried = {
-        .count = DDPI_COPY_PATHS * DDPI_COPY_TRIES, .least = {1, 1, 1}, .path = path};
+    struct ddpi_copy_class tried = {.count = DDPI_COPY_PATHS * DDPI_COPY_TRIES};
+    for (unsigned other = 0; other < DDPI_COPY_PATHS; other++)
+        tried.least[other] = other == (unsigned)path ? 1 : 1000;
     for (uint32_t i = 0; i < world.count; i++)
         for (unsigned kind = 0; kind < DDPI_OPERATIONS; kind++)
             for (unsigned k = 0; k < DDPI_COPY_CLASSES; k++)

@@ -10,7 +10,6 @@
 #include "single_copy_op.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -246,6 +245,62 @@ START_TEST(another_process_is_not_read)
 }
 END_TEST
 
+/* A rank whose call fails may use its buffer again while another one reads that: it must not take
+ * what it has read for the result. */
+START_TEST(what_is_read_of_a_failed_rank_is_not_taken)
+{
+    for (int late = 0; late < 2; late++) {
+        setup();
+        arena_world_open(2, ROOM);
+        arena_world_set_path(DDPI_COPY_SINGLE);
+        const struct ddpi_call call = {
+            .operation = DDPI_BROADCAST, .dtype = DDP_UINT8, .count = MANY};
+        for (uint32_t i = 0; i < 2; i++)
+            arena_world_begin(i, &call, world.ranks[i].plain, world.ranks[i].plain);
+        for (int turn = 0; turn < 2; turn++)
+            ck_assert(!arena_world_advance(0) && !arena_world_advance(1));
+        ck_assert(!arena_world_advance(0) && world.ranks[0].op.worked);
+        if (late == 0)
+            ddpi_arena_leave(world.ranks[0].arena);
+        while (!world.ranks[1].op.worked)
+            ck_assert(!arena_world_advance(1));
+        if (late == 1)
+            ddpi_arena_leave(world.ranks[0].arena);
+        ck_assert(!arena_world_advance(1) && !arena_world_advance(1));
+        ck_assert(!ddpi_arena_is_ready(&world.ranks[1].op));
+        ck_assert(ddpi_arena_misses(&world.ranks[1].op, 0));
+        ck_assert(!ddpi_arena_misses(&world.ranks[1].op, 1));
+        arena_world_close();
+    }
+}
+END_TEST
+
+/* An uneven operation of which a rank sends and receives nothing, and so has no buffers. */
+START_TEST(a_rank_may_have_no_part)
+{
+    static const size_t nothing[2] = {0, 0}, offsets[2] = {7, 9}, all[2] = {PART, 0};
+    arena_world_open(2, ROOM);
+    arena_world_set_path(DDPI_COPY_SINGLE);
+    const struct ddpi_call call = {.operation = DDPI_ALL_TO_ALL, .dtype = DDP_UINT8};
+    arena_world_begin_task(0, &(struct ddpi_task){.call = call,
+                                                  .send = world.ranks[0].plain,
+                                                  .recv = world.ranks[0].result,
+                                                  .factor = 1,
+                                                  .uneven = true,
+                                                  .send_parts = {.counts = all},
+                                                  .recv_parts = {.counts = all}});
+    arena_world_begin_task(1, &(struct ddpi_task){.call = call,
+                                                  .factor = 1,
+                                                  .uneven = true,
+                                                  .send_parts = {nothing, offsets},
+                                                  .recv_parts = {nothing, offsets}});
+    arena_world_run_all(3);
+    ck_assert(is_single() && !all_have_refused());
+    ck_assert_int_eq(memcmp(world.ranks[0].plain, world.ranks[0].result, PART), 0);
+    arena_world_close();
+}
+END_TEST
+
 /* ---- all choose the same ---- */
 
 /* Operations of several kinds and sizes in any order: times differ from rank to rank and from run
@@ -297,6 +352,8 @@ Suite *test_suite(void)
     tcase_add_test(tests, a_long_part_takes_several_turns);
     tcase_add_test(tests, a_refusal_ends_it_for_all);
     tcase_add_test(tests, another_process_is_not_read);
+    tcase_add_test(tests, what_is_read_of_a_failed_rank_is_not_taken);
+    tcase_add_test(tests, a_rank_may_have_no_part);
     tcase_add_test(tests, all_ranks_choose_the_same_path);
     suite_add_tcase(suite, tests);
     return suite;

@@ -61,6 +61,7 @@ struct line {
     _Alignas(64) _Atomic uint64_t busy;  /* the round of which it does shares now; 0: of none */
     _Atomic uint64_t non_finite[HALVES]; /* the last round whose result is; written by any rank */
     _Atomic uint64_t spent_ns[HALVES];   /* on the last operation that was timed and told here */
+    _Atomic uint32_t left;               /* whether it has failed */
 };
 
 struct shared {
@@ -236,9 +237,9 @@ struct ddpi_copy_timed *ddpi_arena_last_timed(struct ddpi_arena *arena)
     return &arena->last_timed;
 }
 
-struct ddpi_arena_identity *ddpi_arena_identity(const struct ddpi_arena *arena)
+struct ddpi_arena_identity *ddpi_arena_identity(struct ddpi_arena *arena)
 {
-    return (struct ddpi_arena_identity *)&arena->identity;
+    return &arena->identity;
 }
 
 void *ddpi_arena_lives(const struct ddpi_arena *arena)
@@ -424,7 +425,7 @@ void ddpi_arena_tell_time(struct ddpi_arena *arena, uint64_t ns)
                           ns, memory_order_relaxed);
 }
 
-uint64_t ddpi_arena_time_of_all(const struct ddpi_arena *arena, uint64_t round)
+uint64_t ddpi_arena_longest_time(const struct ddpi_arena *arena, uint64_t round)
 {
     uint64_t most = 0;
     for (uint32_t rank = 0; rank < arena->nranks; rank++) {
@@ -504,6 +505,28 @@ bool ddpi_arena_is_non_finite(const struct ddpi_arena *arena, uint64_t round, ui
 {
     return atomic_load_explicit(&arena->shared->lines[rank].non_finite[round % HALVES],
                                 memory_order_relaxed) == round;
+}
+
+/* The fences are a pair: who has read what the caller of a failed rank has written since sees that
+ * the rank has left. */
+void ddpi_arena_leave(struct ddpi_arena *arena)
+{
+    atomic_store_explicit(&arena->shared->lines[arena->rank].left, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_seq_cst);
+}
+
+bool ddpi_arena_has_left(const struct ddpi_arena *arena, uint32_t rank)
+{
+    return atomic_load_explicit(&arena->shared->lines[rank].left, memory_order_relaxed) != 0;
+}
+
+bool ddpi_arena_any_left(const struct ddpi_arena *arena)
+{
+    bool any = false;
+    atomic_thread_fence(memory_order_acquire);
+    for (uint32_t rank = 0; rank < arena->nranks; rank++)
+        any = any || ddpi_arena_has_left(arena, rank);
+    return any;
 }
 
 /* ---- sleep ---- */

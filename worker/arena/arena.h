@@ -40,7 +40,7 @@ ddp_status ddpi_arena_attach(int fd, uint32_t nranks, struct ddpi_arena **ret_ar
 int ddpi_arena_fd(const struct ddpi_arena *arena);
 void ddpi_arena_destroy(struct ddpi_arena *arena);
 
-/* Which rank uses this mapping. */
+/* Which rank uses this mapping, in this process. */
 void ddpi_arena_enter(struct ddpi_arena *arena, uint32_t rank);
 
 /* The windows of this rank; NULL: it has none. */
@@ -59,11 +59,11 @@ struct ddpi_copy_timed *ddpi_arena_last_timed(struct ddpi_arena *arena);
  * (single_copy_op.h). */
 struct ddpi_arena_identity {
     pid_t pid;
-    uint64_t token;               /* random; 0: there is none */
-    bool refused;                 /* a rank could not read another one: the same on all ranks */
-    bool knows[DDPI_ARENA_RANKS]; /* whose token this rank has read */
+    uint64_t token;                /* random; 0: there is none */
+    bool refused;                  /* a rank could not read another one: the same on all ranks */
+    pid_t known[DDPI_ARENA_RANKS]; /* of ranks whose token this one has read; else 0 */
 };
-struct ddpi_arena_identity *ddpi_arena_identity(const struct ddpi_arena *arena);
+struct ddpi_arena_identity *ddpi_arena_identity(struct ddpi_arena *arena);
 
 /* The page of the words that show who lives (lives.h). */
 void *ddpi_arena_lives(const struct ddpi_arena *arena);
@@ -129,7 +129,7 @@ enum { DDPI_ARENA_SHARES = 1024 }; /* the most shares of a round */
  * in @round. */
 #define DDPI_NO_TIME UINT64_MAX
 void ddpi_arena_tell_time(struct ddpi_arena *arena, uint64_t ns);
-uint64_t ddpi_arena_time_of_all(const struct ddpi_arena *arena, uint64_t round);
+uint64_t ddpi_arena_longest_time(const struct ddpi_arena *arena, uint64_t round);
 
 /* ---- what others do ---- */
 
@@ -171,6 +171,13 @@ bool ddpi_arena_is_busy(const struct ddpi_arena *arena, uint64_t round, uint32_t
  * of the work, and asked when all shares are finished. */
 void ddpi_arena_note_non_finite(struct ddpi_arena *arena, uint64_t round, uint32_t rank);
 bool ddpi_arena_is_non_finite(const struct ddpi_arena *arena, uint64_t round, uint32_t rank);
+
+/* This rank's operation fails, and so its buffers are its caller's again; told before the call
+ * returns. And whether @rank, or any one, has told so: what this rank has read before it asks was
+ * the operation's if none has. */
+void ddpi_arena_leave(struct ddpi_arena *arena);
+bool ddpi_arena_has_left(const struct ddpi_arena *arena, uint32_t rank);
+bool ddpi_arena_any_left(const struct ddpi_arena *arena);
 
 /* ---- sleep ---- */
 

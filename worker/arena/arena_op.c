@@ -123,7 +123,9 @@ static void note_last_time(const struct ddpi_arena_op *op)
     struct ddpi_copy_timed *last = ddpi_arena_last_timed(op->arena);
     if (last->choice == NULL)
         return;
-    ddpi_copy_note(last, ddpi_arena_time_of_all(op->arena, op->round));
+    uint64_t ns = ddpi_arena_longest_time(op->arena, op->round);
+    if (ns != DDPI_NO_TIME)
+        ddpi_copy_note(last, ns);
     last->choice = NULL;
 }
 
@@ -545,6 +547,13 @@ static void meet_chunked(struct ddpi_arena_op *op)
     arrive_again(op);
 }
 
+/* The operation has read the buffers of others: it is over if they still belonged to it. Else it
+ * waits for the rank that has failed to say why. */
+static void end_reading(struct ddpi_arena_op *op)
+{
+    op->stage = ddpi_arena_any_left(op->arena) ? DDPI_ARENA_DOUBTS : DDPI_ARENA_OVER;
+}
+
 /* In the second of two rounds all have read what they need, or one could not, and all begin again
  * on the usual path. */
 static void meet_single(struct ddpi_arena_op *op)
@@ -553,7 +562,7 @@ static void meet_single(struct ddpi_arena_op *op)
     op->stage = DDPI_ARENA_READ;
     if (!op->worked)
         return;
-    uint64_t ns = ddpi_arena_time_of_all(op->arena, op->round);
+    uint64_t ns = ddpi_arena_longest_time(op->arena, op->round);
     op->done = 0;
     op->worked = false;
     if (ns == DDPI_NO_TIME) {
@@ -567,7 +576,7 @@ static void meet_single(struct ddpi_arena_op *op)
     if (op->way.is_timed)
         ddpi_copy_note(&last, ns);
     ddpi_single_copy_count(op);
-    op->stage = DDPI_ARENA_OVER;
+    end_reading(op);
 }
 
 /* All have arrived. */
@@ -627,7 +636,10 @@ static void end_work(struct ddpi_arena_op *op)
     uint32_t rank = all ? DDPI_RESULT_OF_ALL : ddpi_arena_rank(op->arena);
     if (op->task->call.finite_check && ddpi_arena_is_non_finite(op->arena, op->round, rank))
         op->task->found_non_finite = true;
-    op->stage = op->direct ? DDPI_ARENA_OVER : DDPI_ARENA_COPY_OUT;
+    if (op->direct)
+        end_reading(op);
+    else
+        op->stage = DDPI_ARENA_COPY_OUT;
 }
 
 /* To the first byte of the next round. */
@@ -673,6 +685,8 @@ bool ddpi_arena_is_ready(const struct ddpi_arena_op *op)
         return ddpi_arena_all_arrived(op->arena, op->round);
     case DDPI_ARENA_WORK:
         return ddpi_arena_all_finished(op->arena, op->round, op->work);
+    case DDPI_ARENA_DOUBTS:
+        return false;
     case DDPI_ARENA_COPY_IN:
     case DDPI_ARENA_READ:
     case DDPI_ARENA_COPY_OUT:
@@ -702,6 +716,8 @@ enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, uint32_t *re
         case DDPI_ARENA_COPY_OUT:
             finish_round(op);
             break;
+        case DDPI_ARENA_DOUBTS: /* is never ready */
+            break;
         case DDPI_ARENA_OVER:
             return DDPI_ARENA_COMPLETE;
         }
@@ -711,6 +727,8 @@ enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, uint32_t *re
 
 bool ddpi_arena_misses(const struct ddpi_arena_op *op, uint32_t rank)
 {
+    if (op->stage == DDPI_ARENA_DOUBTS)
+        return ddpi_arena_has_left(op->arena, rank);
     return op->stage == DDPI_ARENA_WORK ? ddpi_arena_is_busy(op->arena, op->round, rank)
                                         : !ddpi_arena_has_arrived(op->arena, op->round, rank);
 }

@@ -21,6 +21,8 @@ enum ddpi_arena_stage {
     DDPI_ARENA_READ,   /* reads the buffers of others (single_copy_op.h) */
     DDPI_ARENA_WORK,   /* waits until all shares of the work are finished */
     DDPI_ARENA_COPY_OUT,
+    DDPI_ARENA_DOUBTS, /* has read the buffers of a rank that has failed, and waits for its notice
+                        */
     DDPI_ARENA_OVER,
 };
 
@@ -36,11 +38,12 @@ struct ddpi_arena_op {
     bool chunked; /* each rank reduces a chunk (chunks_op.h) */
     bool worked;  /* this rank has reduced its chunk, or read others, and has arrived again */
     uint32_t reads_from;      /* how many other ranks it has read from */
-    struct ddpi_copy_way way; /* of what this rank writes for others */
+    struct ddpi_copy_way way; /* which bytes take from one rank to another */
     uint64_t spent_ns;        /* if timed: how long copies and reductions have taken until now */
     size_t piece;             /* bytes of a piece that are used, a multiple of the element size */
-    size_t block;          /* and of the part of each rank in it, for operations with such parts */
-    size_t done;           /* bytes of the longest part, or of the buffer, in earlier rounds */
+    size_t block; /* and of the part of each rank in it, for operations with such parts */
+    size_t done; /* bytes of the longest part, or of the buffer, in earlier rounds; or that are read
+                    of a part */
     size_t longest;        /* bytes to be done */
     struct ddpi_spot spot; /* of a list of buffers: where byte @done is */
     uint64_t round;
@@ -69,7 +72,7 @@ enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, uint32_t *re
 bool ddpi_arena_is_ready(const struct ddpi_arena_op *op);
 
 /* Whether it waits for @rank: that has not arrived in the current round, or has not finished its
- * shares. If it waits for none, all have come since. */
+ * shares, or has failed. If it waits for none, all have come since. */
 bool ddpi_arena_misses(const struct ddpi_arena_op *op, uint32_t rank);
 
 #endif

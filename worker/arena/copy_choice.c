@@ -4,6 +4,7 @@
 #include "copy_choice.h"
 
 enum { MOST_SLOW = 2 * DDPI_COPY_TRIES }; /* that are no reason yet to try again */
+#define MOST_NS UINT64_C(3600000000000)   /* more is no time of an operation */
 
 static unsigned class_of(size_t bytes)
 {
@@ -13,12 +14,17 @@ static unsigned class_of(size_t bytes)
     return index;
 }
 
+static bool has_path(unsigned paths, unsigned path)
+{
+    return (paths >> path & 1) != 0;
+}
+
 /* The path of try @count; false: it is none. */
 static bool path_to_try(unsigned paths, uint32_t count, enum ddpi_copy_path *ret_path)
 {
     uint32_t skip = count / DDPI_COPY_TRIES;
     for (unsigned path = 0; path < DDPI_COPY_PATHS; path++)
-        if ((paths >> path & 1) != 0 && skip-- == 0) {
+        if (has_path(paths, path) && skip-- == 0) {
             *ret_path = (enum ddpi_copy_path)path;
             return true;
         }
@@ -29,6 +35,19 @@ static void forget_tries(struct ddpi_copy_class *class)
 {
     for (unsigned path = 0; path < DDPI_COPY_PATHS; path++)
         class->least[path] = UINT64_MAX;
+}
+
+/* What an operation costs that is not measured here: a reader does not find in its caches what has
+ * bypassed them, and the way through the kernel has one more meeting. */
+static enum ddpi_copy_path best_path(const uint64_t *least, unsigned paths)
+{
+    enum ddpi_copy_path path = DDPI_COPY_CACHED;
+    if (has_path(paths, DDPI_COPY_STREAMED) && least[DDPI_COPY_STREAMED] < least[path] / 2)
+        path = DDPI_COPY_STREAMED;
+    if (has_path(paths, DDPI_COPY_SINGLE) &&
+        least[DDPI_COPY_SINGLE] < least[path] - least[path] / 8)
+        path = DDPI_COPY_SINGLE;
+    return path;
 }
 
 struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes, unsigned paths)
@@ -45,29 +64,15 @@ struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t byte
         way.is_timed = way.is_try = true;
         return way;
     }
-    if ((paths >> class->path & 1) != 0)
-        way.path = class->path;
+    way.path = best_path(class->least, paths);
     way.is_timed = bytes >= DDPI_COPY_TIMED;
     return way;
-}
-
-/* What an operation costs that is not measured here: a reader does not find in its caches what has
- * bypassed them, and the way through the kernel has one more meeting. */
-static enum ddpi_copy_path best_path(const uint64_t *least)
-{
-    enum ddpi_copy_path path = DDPI_COPY_CACHED;
-    if (least[DDPI_COPY_STREAMED] < least[path] / 2)
-        path = DDPI_COPY_STREAMED;
-    if (least[DDPI_COPY_SINGLE] < least[path] - least[path] / 8)
-        path = DDPI_COPY_SINGLE;
-    return path;
 }
 
 static void note_try(struct ddpi_copy_class *class, enum ddpi_copy_path path, uint64_t ns)
 {
     if (ns < class->least[path])
         class->least[path] = ns;
-    class->path = best_path(class->least);
     class->slow = 0;
 }
 
@@ -82,6 +87,7 @@ static void note_usual(struct ddpi_copy_class *class, enum ddpi_copy_path path, 
 void ddpi_copy_note(const struct ddpi_copy_timed *timed, uint64_t ns)
 {
     struct ddpi_copy_class *class = &timed->choice->classes[class_of(timed->bytes)];
+    ns = ns < MOST_NS ? ns : MOST_NS;
     uint64_t ns_per_mib = (uint64_t)((double)ns * (1 << 20) / (double)timed->bytes);
     if (timed->way.is_try)
         note_try(class, timed->way.path, ns_per_mib);

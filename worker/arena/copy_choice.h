@@ -10,14 +10,16 @@
  *
  * So from time to time the ranks try all ways. They carry out a few operations on each, separately
  * for each kind of operation and each range of sizes. The operations that follow go past the caches
- * if the fastest try that did so took less than half the time, and through the kernel if that is
- * faster than what would be chosen else. If large operations become slow, the tries are repeated at
- * once.
+ * if the fastest try that did so took less than half the time, and through the kernel if that saves
+ * an eighth of the time that they would take else. If large operations become slow, the tries are
+ * repeated at once.
  *
  * The time is that of the rank that spent most on copies and reductions: who writes does not see
  * what it costs to read. The ranks tell each other their times when they next meet, so all have the
  * same times and choose the same way; the operation that has begun by then still goes the way that
- * was known. The bits of a result do not depend on the way.
+ * was known. The bits of a result do not depend on the way. That of the kernel all must choose: a
+ * rank that tells one time to some and another to others can spoil results, as it can with what it
+ * copies in, but no memory.
  */
 #ifndef DDPI_COPY_CHOICE_H
 #define DDPI_COPY_CHOICE_H
@@ -47,8 +49,7 @@ struct ddpi_copy_choice {
     struct ddpi_copy_class {
         uint32_t count;                  /* of the operations in this period */
         uint64_t least[DDPI_COPY_PATHS]; /* nanoseconds for each MiB; UINT64_MAX: not known */
-        enum ddpi_copy_path path;        /* the one that was chosen last, */
-        uint32_t slow;                   /* and how many one after the other have been slow in it */
+        uint32_t slow;                   /* operations one after the other have been slow */
     } classes[DDPI_COPY_CLASSES];
 };
 

@@ -5,7 +5,6 @@
 
 #include "arena_rows.h"
 
-#include <stdatomic.h>
 #include <sys/uio.h>
 
 enum { STRETCH = 2 * 1024 * 1024 }; /* bytes that are read before the driver has a turn again */
@@ -74,7 +73,7 @@ static struct ddpi_piece part_from(const struct ddpi_arena_op *op, uint32_t rank
     struct ddpi_chunk part = row_of(op)->out_of_each
                                  ? ddpi_parts_at(&task->recv_parts, task->own, rank)
                                  : (struct ddpi_chunk){.count = task->own};
-    return (struct ddpi_piece){task->recv + part.first * task->element_size,
+    return (struct ddpi_piece){(uint8_t *)((uintptr_t)task->recv + part.first * task->element_size),
                                part.count * task->element_size};
 }
 
@@ -86,16 +85,15 @@ static size_t read_from(pid_t pid, uint64_t from, void *to, size_t len)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* Whether the process of that number is the one of @rank, as far as is known. */
-static bool is_known(const struct ddpi_arena_op *op, const struct shown *shown, uint32_t rank)
+/* The process of @rank, which shows the token; 0: it cannot be read, or is another one. */
+static pid_t process_of(const struct ddpi_arena_op *op, const struct shown *shown, uint32_t rank)
 {
-    struct ddpi_arena_identity *own = ddpi_arena_identity(op->arena);
+    pid_t *known = &ddpi_arena_identity(op->arena)->known[rank], pid = (pid_t)shown->pid;
     uint64_t token = 0;
-    if (!own->knows[rank])
-        own->knows[rank] =
-            read_from((pid_t)shown->pid, shown->token_at, &token, sizeof token) == sizeof token &&
-            token == shown->token;
-    return own->knows[rank];
+    if (*known == 0 && read_from(pid, shown->token_at, &token, sizeof token) == sizeof token &&
+        token != 0 && token == shown->token)
+        *known = pid;
+    return *known;
 }
 
 /* Read at most @most bytes of what @rank has for this one, from op->done on. */
@@ -103,11 +101,10 @@ static size_t read_part(const struct ddpi_arena_op *op, uint32_t rank,
                         const struct ddpi_piece *part, size_t most)
 {
     const struct shown *shown = shown_by(op, rank);
+    uint64_t from = shown->parts_at[ddpi_arena_rank(op->arena)] + op->done;
     size_t left = part->len - op->done;
-    if (!is_known(op, shown, rank))
-        return 0;
-    return read_from((pid_t)shown->pid, shown->parts_at[ddpi_arena_rank(op->arena)] + op->done,
-                     part->bytes + op->done, left < most ? left : most);
+    pid_t pid = process_of(op, shown, rank);
+    return pid == 0 ? 0 : read_from(pid, from, part->bytes + op->done, left < most ? left : most);
 }
 
 /* The next rank after this one is the first, so that not all read from the same. */

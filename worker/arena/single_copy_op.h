@@ -8,6 +8,10 @@
  * container's system call filter or prctl(PR_SET_DUMPABLE) forbids it. So whoever cannot read tells
  * the others with its second arrival: then all copy through the pieces, now and ever after.
  *
+ * While a rank reads, another one may fail, by a timeout say, and its caller use the buffer again.
+ * So at the end each looks whether one has failed. If a rank is killed while another one reads it,
+ * that one has to free its memory before it goes on, at 60 ms for each GiB.
+ *
  * What a rank shows is trusted with nothing: a reader writes to its own buffer alone, as many bytes
  * as the call says. In a container with processes of its own a rank's number may belong to another
  * process here. So a rank also shows a token, and others read that from it first.

@@ -48,7 +48,7 @@ static ddp_status fail_missing(struct ddp_comm *comm, const struct ddpi_wait *wa
 {
     char call[DDPI_CALL_TEXT], names[DDPI_RANK_NAMES];
     uint64_t elapsed = now - wait->started_ms;
-    bool called = op->stage == DDPI_ARENA_WORK || op->worked;
+    bool called = op->checked;
     ddpi_call_name(wait->call, call);
     const struct node_op here = {&comm->edges.nodes, op};
     uint32_t count = ddpi_comm_list_ranks(comm, is_missing, &here, names);

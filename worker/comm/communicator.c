@@ -194,6 +194,8 @@ ddp_status ddpi_comm_fail(struct ddp_comm *comm, const struct ddpi_edge *from, d
         va_end(args);
     }
     comm->failed = status;
+    if (comm->arena != NULL)
+        ddpi_arena_leave(comm->arena);
     struct ddpi_memo memo;
     ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, status, comm->cause);
     ddpi_edges_notify(&comm->edges, from, &memo);
