@@ -276,13 +276,14 @@ static void call_another_list(struct world *world, uint32_t rank, ddp_comm *comm
     static float values[8];
     const struct ddp_buffer list[] = {{values, values, 5}, {values + 5, values + 5, 3}};
     const struct ddp_buffer reversed[] = {{values, values, 3}, {values + 3, values + 3, 5}};
-    const struct ddp_buffer one[] = {{values, values, 8}};
+    const struct ddp_buffer three[] = {
+        {values, values, 5}, {values + 5, values + 5, 2}, {values + 7, values + 7, 1}};
     struct ddp_error error;
     ddp_status status;
     if (rank == 1 && world->stage == NO_LIST)
         status = ddp_all_reduce(comm, values, values, 8, DDP_FLOAT32, DDP_SUM, NULL, &error);
     else if (rank == 1 && world->stage == OTHER_NUMBER)
-        status = ddp_all_reduce_many(comm, one, 1, DDP_FLOAT32, DDP_SUM, NULL, &error);
+        status = ddp_all_reduce_many(comm, three, 3, DDP_FLOAT32, DDP_SUM, NULL, &error);
     else
         status = ddp_all_reduce_many(comm, rank == 1 ? reversed : list, 2, DDP_FLOAT32, DDP_SUM,
                                      NULL, &error);
@@ -303,8 +304,39 @@ START_TEST(lists_that_differ_are_named)
         if (world.stage == OTHER_ORDER)
             ck_assert_msg(strstr(list + 1, "in 2 buffers") != NULL, "%s", seen->error.msg);
         if (world.stage == OTHER_NUMBER)
-            ck_assert_msg(strstr(seen->error.msg, "in 1 buffers") != NULL, "%s", seen->error.msg);
+            ck_assert_msg(strstr(seen->error.msg, "in 3 buffers") != NULL, "%s", seen->error.msg);
     }
+    world_close(&world);
+}
+END_TEST
+
+/* ---- a list of one buffer ---- */
+
+/* One rank has a list, the others have none: it is the same call, and may be like the last one. */
+static void call_one_buffer(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static float values[5000], results[5000];
+    static const size_t counts[] = {3, 3, 5000, 0, 3};
+    for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
+        size_t count = counts[n];
+        for (size_t i = 0; i < count; i++)
+            values[i] = (float)(rank + n + i);
+        const struct ddp_buffer one = {values, results, count};
+        if ((rank + n) % 2 == 0)
+            CHECK_OK(ddp_all_reduce_many(comm, &one, 1, DDP_FLOAT32, DDP_SUM, NULL, err));
+        else
+            CHECK_OK(ddp_all_reduce(comm, values, results, count, DDP_FLOAT32, DDP_SUM, NULL, err));
+        uint32_t nranks = world->nranks;
+        for (size_t i = 0; i < count; i++)
+            CHECK(results[i] == (float)(nranks * (n + i) + nranks * (nranks - 1) / 2));
+    }
+}
+
+START_TEST(a_list_of_one_buffer_is_the_call_without_a_list)
+{
+    struct world world = {.nranks = 3, .tcp = _i == 1};
+    world_open(&world);
+    world_run(&world, call_one_buffer);
     world_close(&world);
 }
 END_TEST
@@ -445,6 +477,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, lists_in_windows_are_too, 0, 4);
     tcase_add_loop_test(tcase, lists_are_broadcast, 0, WORLDS);
     tcase_add_loop_test(tcase, lists_that_differ_are_named, 0, 2 * DIFFERENCES);
+    tcase_add_loop_test(tcase, a_list_of_one_buffer_is_the_call_without_a_list, 0, 2);
     tcase_add_loop_test(tcase, an_abort_ends_a_list, 0, 2);
     tcase_add_loop_test(tcase, a_list_has_a_deadline, 0, 2);
     tcase_add_test(tcase, lists_that_cannot_be_are_refused);

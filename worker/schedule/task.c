@@ -236,12 +236,24 @@ struct ddpi_segments ddpi_task_segments(const struct ddpi_task *task)
                                   .in_place = !shape_of(&task->call)->reduces};
 }
 
+/* A list of one buffer is the same call as that buffer without a list, which has shorter ways. */
+static void set_only_buffer(struct ddpi_task *task)
+{
+    const struct ddp_buffer *buffer = task->list;
+    task->send = shape_of(&task->call)->reduces ? buffer->send : buffer->recv;
+    task->recv = buffer->recv;
+    task->list = NULL;
+    task->call.buffers = 0;
+}
+
 /* A list counts as one buffer with the elements of all. */
 static ddp_status set_list(struct ddpi_task *task, struct ddp_error *err)
 {
     struct ddpi_segments segments = ddpi_task_segments(task);
     ddp_status status = ddpi_segments_check(&segments, &task->call.count, err);
-    if (status == DDP_OK)
+    if (status == DDP_OK && segments.nbuffers == 1)
+        set_only_buffer(task);
+    else if (status == DDP_OK)
         task->call.parts = ddpi_segments_digest(&segments);
     return status;
 }

@@ -286,9 +286,10 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_all_reduce(ddp_comm *comm, const void *sen
  *
  * Buffers may have any sizes, also 0; the list may be empty, and is NULL then at will. Of each
  * buffer @send and @recv are equal (in place), or do not overlap; different buffers never do. All
- * ranks pass lists with the same counts in the same order. Where ranks share memory, elements go
- * from the buffers to it and back; by other algorithms they are packed into memory that is
- * allocated for the time of the operation, as much as all buffers have. Blocks until complete.
+ * ranks pass lists with the same counts in the same order. A list of one buffer is the same call as
+ * ddp_all_reduce() of that buffer. Where ranks share memory, elements go from the buffers to it and
+ * back; by other algorithms they are packed into memory that is allocated for the time of the
+ * operation, as much as all buffers have. Blocks until complete.
  *
  * All buffers are host memory, or all are memory of one device: then the operation is enqueued on
  * @stream as others are, and goes through pinned host memory, so two copies of all elements pass
