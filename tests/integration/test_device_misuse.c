@@ -54,6 +54,11 @@ static void mix_kinds(struct rig *rig, struct ddp_error *error)
     const struct ddp_buffer list[] = {{NULL, NULL, 0}, {host, device, COUNT}};
     expect_refusal(ddp_all_reduce_many(rig->device, list + 1, 1, DDP_FLOAT32, DDP_SUM, NULL, error),
                    error,
+                   "the send buffer is memory of the host, the receive buffer of the GPU; both "
+                   "must be of one kind");
+    const struct ddp_buffer reversed[] = {{host, device, COUNT}, {NULL, NULL, 0}};
+    expect_refusal(ddp_all_reduce_many(rig->device, reversed, 2, DDP_FLOAT32, DDP_SUM, NULL, error),
+                   error,
                    "buffer 0 of the list is memory of the GPU (device 0), and the first one of the "
                    "host (device 0) or of another context: the buffers of a list must be of one "
                    "kind");

@@ -40,9 +40,9 @@ struct ddpi_task {
 };
 
 /* The caller has set call, send, recv or the list, and the parts: check them for rank @rank of
- * @world_size, and set the rest up to element_size. If parts are uneven, call.count is this rank's
- * part; afterwards it is what all ranks have in common. DDP_E_INVALID: the sentence names what is
- * wrong. */
+ * @world_size, and set the rest up to element_size. A list of one buffer is replaced by that. If
+ * parts are uneven, call.count is this rank's part; afterwards it is what all ranks have in common.
+ * DDP_E_INVALID: the sentence names what is wrong. */
 ddp_status ddpi_task_prepare(struct ddpi_task *task, uint32_t rank, uint32_t world_size,
                              struct ddp_error *err);
 

@@ -292,8 +292,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_all_reduce(ddp_comm *comm, const void *sen
  * operation, as much as all buffers have. Blocks until complete.
  *
  * All buffers are host memory, or all are memory of one device: then the operation is enqueued on
- * @stream as others are, and goes through pinned host memory, so two copies of all elements pass
- * between host and device.
+ * @stream as others are, and that of several buffers goes through pinned host memory, so two copies
+ * of all elements pass between host and device.
  *
  * @buffers stays the caller's, who does not change it before the call has returned; in a group of
  * calls, before ddp_group_end() has. As a request, and for broadcast: ddp_start() and ddp_run()

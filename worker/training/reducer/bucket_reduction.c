@@ -124,13 +124,8 @@ static ddp_status start_reduction(struct ddp_reducer *reducer, struct ddpi_bucke
                                       .dtype = bucket->shown.dtype,
                                       .stream = ddpi_bucket_stream(bucket)};
     weight_operation(reducer, &operation);
-    if (bucket->nruns == 1) {
-        operation.send = operation.recv = bucket->runs[0].recv;
-        operation.count = bucket->runs[0].count;
-    } else {
-        operation.buffers = bucket->runs;
-        operation.nbuffers = bucket->nruns;
-    }
+    operation.buffers = bucket->runs;
+    operation.nbuffers = bucket->nruns;
     return start_operation(bucket, &operation, err);
 }
 
