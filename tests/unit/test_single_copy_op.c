@@ -197,6 +197,11 @@ START_TEST(a_refusal_ends_it_for_all)
         refused_from = from;
         run_uneven(from);
         ck_assert(all_have_refused() && !is_single());
+        bool one_says_why = false;
+        for (uint32_t i = 0; i < RANKS; i++)
+            one_says_why = one_says_why || (world.ranks[i].op.unread_errno == EPERM &&
+                                            world.ranks[i].op.unread != i);
+        ck_assert(one_says_why);
         unsigned before = reads;
         arena_world_set_path(DDPI_COPY_SINGLE);
         run_uneven(from);

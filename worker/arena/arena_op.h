@@ -38,6 +38,8 @@ struct ddpi_arena_op {
     bool chunked; /* each rank reduces a chunk (chunks_op.h) */
     bool worked;  /* this rank has reduced its chunk, or read others, and has arrived again */
     uint32_t reads_from;      /* how many other ranks it has read from */
+    int unread_errno;         /* why it could not read a rank (errno); 0: it could */
+    uint32_t unread;          /* that rank */
     struct ddpi_copy_way way; /* which bytes take from one rank to another */
     uint64_t spent_ns;        /* if timed: how long copies and reductions have taken until now */
     size_t piece;             /* bytes of a piece that are used, a multiple of the element size */

@@ -5,6 +5,7 @@
 
 #include "arena_rows.h"
 
+#include <errno.h>
 #include <sys/uio.h>
 
 enum { STRETCH = 2 * 1024 * 1024 }; /* bytes that are read before the driver has a turn again */
@@ -77,22 +78,26 @@ static struct ddpi_piece part_from(const struct ddpi_arena_op *op, uint32_t rank
                                part.count * task->element_size};
 }
 
-/* How many bytes were read; 0: none, for whatever reason. */
+/* How many bytes were read; 0: none, and errno says why. */
 static size_t read_from(pid_t pid, uint64_t from, void *to, size_t len)
 {
+    errno = 0;
     const struct iovec local = {to, len}, remote = {(void *)(uintptr_t)from, len};
     ssize_t n = process_vm_readv(pid, &local, 1, &remote, 1, 0);
     return n > 0 ? (size_t)n : 0;
 }
 
-/* The process of @rank, which shows the token; 0: it cannot be read, or is another one. */
+/* The process of @rank, which shows the token; 0: it cannot be read, or is another one (ESRCH). */
 static pid_t process_of(const struct ddpi_arena_op *op, const struct shown *shown, uint32_t rank)
 {
     pid_t *known = &ddpi_arena_identity(op->arena)->known[rank], pid = (pid_t)shown->pid;
     uint64_t token = 0;
-    if (*known == 0 && read_from(pid, shown->token_at, &token, sizeof token) == sizeof token &&
-        token != 0 && token == shown->token)
+    if (*known != 0 || read_from(pid, shown->token_at, &token, sizeof token) < sizeof token)
+        return *known;
+    if (token != 0 && token == shown->token)
         *known = pid;
+    else
+        errno = ESRCH;
     return *known;
 }
 
@@ -124,8 +129,11 @@ enum ddpi_single_copy ddpi_single_copy_read(struct ddpi_arena_op *op)
         if (most == 0)
             return DDPI_SINGLE_COPY_GOES_ON;
         size_t n = read_part(op, rank, &part, most);
-        if (n == 0)
+        if (n == 0) {
+            op->unread_errno = errno != 0 ? errno : ENODATA;
+            op->unread = rank;
             return DDPI_SINGLE_COPY_REFUSED;
+        }
         op->done += n;
         most -= n;
     }

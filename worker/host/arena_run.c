@@ -6,11 +6,13 @@
 #include "arena_run.h"
 
 #include "arena_wait.h"
+#include "debug.h"
 #include "error.h"
 #include "mem.h"
 #include "rank_names.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 enum {
@@ -174,6 +176,13 @@ static bool look_often(const struct ddp_comm *comm, const struct ddpi_arena_op *
     return ddpi_arena_is_ready(op);
 }
 
+static void debug_unread(const struct ddp_comm *comm, const struct ddpi_arena_op *op)
+{
+    ddpi_debug(comm->rank,
+               "cannot read the memory of rank %u (%s): copies go through shared memory",
+               ddpi_node_first(&comm->edges.nodes) + op->unread, strerrordesc_np(op->unread_errno));
+}
+
 static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
                                 enum ddpi_movement *ret_movement)
 {
@@ -202,6 +211,8 @@ static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
     case DDPI_ARENA_WAITS:
         break;
     case DDPI_ARENA_COMPLETE:
+        if (state->op.unread_errno != 0)
+            debug_unread(comm, &state->op);
         *ret_movement = DDPI_COMPLETE;
         break;
     case DDPI_ARENA_MISMATCH:
