@@ -209,6 +209,7 @@ static const struct {
     {call_all_reduce, SOME, DDP_ALGORITHM_DIRECT, SHM, NULL},
     {call_all_reduce, SOME, DDP_ALGORITHM_DIRECT, SHM, "aa"}, /* each has a processor */
     {call_list, SOME, DDP_ALGORITHM_DIRECT, SHM, NULL},
+    {call_list, SOME, DDP_ALGORITHM_DIRECT, SHM, "aa"},
     {call_reduce, SOME, DDP_ALGORITHM_DIRECT, SHM, NULL},
     {call_reduce_scatter, SOME, DDP_ALGORITHM_DIRECT, SHM, NULL},
     {call_broadcast, SOME, DDP_ALGORITHM_DIRECT, SHM, NULL},

@@ -172,12 +172,12 @@ static void copy_all_in(const struct ddpi_arena_op *op)
     const struct ddpi_task *task = op->task;
     uint32_t me = ddpi_arena_rank(op->arena);
     uint8_t *to = piece_of(op, me);
-    if (task->list != NULL) {
-        copy_list_in(op, to);
-        return;
-    }
     if (op->chunked) {
         ddpi_chunks_copy_in(op, whole_at(op, NULL).len);
+        return;
+    }
+    if (task->list != NULL) {
+        copy_list_in(op, to);
         return;
     }
     if (row_of(op)->in == DDPI_WHOLE) {

@@ -15,12 +15,20 @@ enum {
     /* Bytes from which ranks that outnumber the processors gain more by copying less than they lose
      * by waiting for each other; measured with 4 and 8 ranks on two processors. */
     CROWDED_LEAST = 1024 * 1024,
+    /* Bytes that the buffers of a list have on average from which it pays to reduce each where it
+     * is, and not the piece that all were copied to. */
+    LIST_LEAST = 4 * 1024,
 };
+
+static bool has_long_buffers(const struct ddpi_arena_op *op)
+{
+    return op->task->list == NULL || op->longest >= (size_t)LIST_LEAST * op->task->call.buffers;
+}
 
 bool ddpi_chunks_are_possible(const struct ddpi_arena_op *op)
 {
     bool pays = !ddpi_arena_is_crowded(op->arena) || op->longest >= CROWDED_LEAST;
-    return op->task->call.operation == DDPI_ALL_REDUCE && op->task->list == NULL && pays &&
+    return op->task->call.operation == DDPI_ALL_REDUCE && pays && has_long_buffers(op) &&
            ddpi_arena_ranks(op->arena) <= DDPI_REDUCE_MOST;
 }
 
@@ -51,35 +59,89 @@ static void copy_in(const struct ddpi_arena_op *op, uint8_t *to, const uint8_t *
         memcpy(to, from, len);
 }
 
+/* ---- the bytes of a round, in one buffer or in those of a list ---- */
+
+/* Where byte @at of the round is, if the operation has a list. */
+static struct ddpi_spot spot_of(const struct ddpi_arena_op *op, size_t at)
+{
+    struct ddpi_spot spot = op->spot;
+    if (op->task->list != NULL) {
+        struct ddpi_segments segments = ddpi_task_segments(op->task);
+        ddpi_segments_skip(&segments, &spot, at);
+    }
+    return spot;
+}
+
+/* The bytes from @at on, at most @most, that lie in one buffer; @spot is behind them afterwards. */
+static struct ddpi_segment next_segment(const struct ddpi_arena_op *op, struct ddpi_spot *spot,
+                                        size_t at, size_t most)
+{
+    const struct ddpi_task *task = op->task;
+    struct ddpi_segment segment = {.len = most};
+    if (task->list != NULL) {
+        struct ddpi_segments segments = ddpi_task_segments(task);
+        (void)ddpi_segments_next(&segments, spot, most, &segment);
+    } else {
+        segment.send = task->send + op->done + at;
+        segment.recv = task->recv + op->done + at;
+    }
+    return segment;
+}
+
+static void copy_range_in(const struct ddpi_arena_op *op, uint8_t *piece, size_t from, size_t to)
+{
+    struct ddpi_spot spot = spot_of(op, from);
+    while (from < to) {
+        struct ddpi_segment segment = next_segment(op, &spot, from, to - from);
+        copy_in(op, piece + from, segment.send, segment.len);
+        from += segment.len;
+    }
+}
+
+/* What was sent from where it is received is in the caches. */
+static void copy_range_out(const struct ddpi_arena_op *op, const uint8_t *piece, size_t from,
+                           size_t to)
+{
+    size_t all = op->task->count * op->task->element_size * ddpi_arena_ranks(op->arena);
+    struct ddpi_spot spot = spot_of(op, from);
+    while (from < to) {
+        struct ddpi_segment segment = next_segment(op, &spot, from, to - from);
+        if (all > DDPI_ARENA_STREAM && segment.send != segment.recv)
+            ddpi_stream_copy(segment.recv, piece + from, segment.len);
+        else
+            memcpy(segment.recv, piece + from, segment.len);
+        from += segment.len;
+    }
+}
+
+/* ---- a round ---- */
+
 void ddpi_chunks_copy_in(const struct ddpi_arena_op *op, size_t len)
 {
     uint32_t me = ddpi_arena_rank(op->arena);
     struct ddpi_chunk own = chunk_of(op, len, me);
-    size_t end = own.first + own.count;
-    const uint8_t *from = op->task->send + op->done;
-    uint8_t *to = piece_of(op, op->round, me);
-    copy_in(op, to, from, own.first);
-    copy_in(op, to + end, from + end, len - end);
+    uint8_t *piece = piece_of(op, op->round, me);
+    copy_range_in(op, piece, 0, own.first);
+    copy_range_in(op, piece, own.first + own.count, len);
     op->task->bytes_sent += len; /* counted as on every way */
 }
 
-/* Reduce @len bytes at @at to this rank's buffer and to its piece. */
+/* Reduce @segment, which is at @at, to this rank's buffer and to its piece. */
 static void reduce_tile(const struct ddpi_arena_op *op, struct ddpi_reduction *work, size_t at,
-                        size_t len)
+                        const struct ddpi_segment *segment)
 {
-    const struct ddpi_task *task = op->task;
     uint32_t me = ddpi_arena_rank(op->arena);
-    uint8_t *result = task->recv + op->done + at, *shown = piece_of(op, op->round + 1, me) + at;
+    uint8_t *shown = piece_of(op, op->round + 1, me) + at;
     for (uint32_t rank = 0; rank < work->nin; rank++)
         work->in[rank] = piece_of(op, op->round, rank) + at;
-    work->in[me] = task->send + op->done + at;
-    work->out[0] = result;
+    work->in[me] = segment->send;
+    work->out[0] = segment->recv;
     work->out[1] = shown;
     work->nout = op->way.path == DDPI_COPY_STREAMED ? 1 : 2;
-    work->count = len / task->element_size;
+    work->count = segment->len / op->task->element_size;
     ddpi_reduce_many(work);
     if (op->way.path == DDPI_COPY_STREAMED)
-        ddpi_stream_copy(shown, result, len);
+        ddpi_stream_copy(shown, segment->recv, segment->len);
 }
 
 void ddpi_chunks_reduce(const struct ddpi_arena_op *op, size_t len)
@@ -99,9 +161,12 @@ void ddpi_chunks_reduce(const struct ddpi_arena_op *op, size_t len)
         factors[rank] = rank == me ? task->factor : 1;
     if (task->factor != 1)
         work.factor = factors;
-    for (size_t done = 0; done < own.count; done += TILE) {
-        size_t left = own.count - done;
-        reduce_tile(op, &work, own.first + done, left < TILE ? left : TILE);
+    struct ddpi_spot spot = spot_of(op, own.first);
+    for (size_t done = 0; done < own.count;) {
+        size_t left = own.count - done, at = own.first + done;
+        struct ddpi_segment segment = next_segment(op, &spot, at, left < TILE ? left : TILE);
+        reduce_tile(op, &work, at, &segment);
+        done += segment.len;
     }
     if (found)
         ddpi_arena_note_non_finite(op->arena, op->round + 1, DDPI_RESULT_OF_ALL);
@@ -109,18 +174,12 @@ void ddpi_chunks_reduce(const struct ddpi_arena_op *op, size_t len)
 
 void ddpi_chunks_copy_out(const struct ddpi_arena_op *op, size_t len)
 {
-    const struct ddpi_task *task = op->task;
     uint32_t me = ddpi_arena_rank(op->arena);
-    bool in_place = task->send == task->recv; /* so it is in the caches */
-    size_t all = task->count * task->element_size * ddpi_arena_ranks(op->arena);
     for (uint32_t rank = 0; rank < ddpi_arena_ranks(op->arena); rank++) {
         struct ddpi_chunk chunk = chunk_of(op, len, rank);
-        uint8_t *to = task->recv + op->done + chunk.first;
-        const uint8_t *from = piece_of(op, op->round, rank) + chunk.first;
-        if (rank != me && all > DDPI_ARENA_STREAM && !in_place)
-            ddpi_stream_copy(to, from, chunk.count);
-        else if (rank != me)
-            memcpy(to, from, chunk.count);
+        if (rank != me)
+            copy_range_out(op, piece_of(op, op->round, rank), chunk.first,
+                           chunk.first + chunk.count);
     }
     op->task->bytes_received += len;
 }

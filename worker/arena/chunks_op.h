@@ -1,6 +1,7 @@
 /*
  * chunks_op.h - an all_reduce (arena_op.h) in which every rank reduces one chunk of what a round
- * moves: where ranks have a processor each, or many bytes. It copies in what the others reduce, and
+ * moves: where ranks have a processor each, or many bytes, and the buffers of a list are not short.
+ * It copies in what the others reduce, and
  * reads its own chunk where it is; then all meet again, and it copies out what the others have
  * reduced. So of N bytes it copies N(R-1)/R in and out, not N; but a rank that does not run keeps
  * the others waiting.
