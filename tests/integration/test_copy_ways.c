@@ -4,6 +4,7 @@
  * chosen, or refused by the kernel halfway. What arrives is right in each of them. And a rank that
  * reads from one whose call has failed meanwhile does not take that for the result.
  */
+#include "always_reads.h"
 #include "check_main.h"
 #include "copy_choice.h"
 #include "world.h"
@@ -25,20 +26,6 @@ enum {
 
 static unsigned reads, refused_from; /* the number of a read; 0: none is refused */
 static bool stops_in_read;           /* of another rank's bytes, once */
-static bool always_reads;            /* where it is possible */
-
-struct ddpi_copy_way __real_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
-                                           unsigned paths);
-struct ddpi_copy_way __wrap_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
-                                           unsigned paths);
-
-struct ddpi_copy_way __wrap_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
-                                           unsigned paths)
-{
-    if (always_reads && (paths >> DDPI_COPY_SINGLE & 1) != 0)
-        return (struct ddpi_copy_way){.path = DDPI_COPY_SINGLE};
-    return __real_ddpi_copy_next(choice, bytes, paths);
-}
 
 typedef ssize_t read_call(pid_t, const struct iovec *, unsigned long, const struct iovec *,
                           unsigned long, unsigned long);

@@ -3,12 +3,12 @@
  * transport. Every survivor must be told who has died.
  *
  * A step is a call with which a rank moves bytes, waits, or takes or ends its share of the work:
- * those of libc are replaced here, those of the arena by the linker (--wrap), as is the choice
- * between ways to copy. The victim dies
+ * those of libc are replaced here, those of the arena by the linker (--wrap). The victim dies
  * before the first one in a world, before the second one in the next world, until it comes to the
  * end. Victims take turns; with DDPRUN_EVERY_DEATH=1 each of them dies before each step, and the
  * number of worlds is printed.
  */
+#include "always_reads.h"
 #include "arena.h"
 #include "check_main.h"
 #include "world.h"
@@ -118,22 +118,6 @@ void __wrap_ddpi_arena_finish(struct ddpi_arena *arena, uint64_t round, uint64_t
 {
     step();
     __real_ddpi_arena_finish(arena, round, work, count, share);
-}
-
-/* Through the kernel, where a test says so. */
-static bool reads_others;
-
-struct ddpi_copy_way __real_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
-                                           unsigned paths);
-struct ddpi_copy_way __wrap_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
-                                           unsigned paths);
-
-struct ddpi_copy_way __wrap_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
-                                           unsigned paths)
-{
-    if (reads_others && (paths >> DDPI_COPY_SINGLE & 1) != 0)
-        return (struct ddpi_copy_way){.path = DDPI_COPY_SINGLE};
-    return __real_ddpi_copy_next(choice, bytes, paths);
 }
 
 /* ---- calls ---- */
@@ -306,7 +290,7 @@ static bool die_in(uint32_t stage, uint32_t victim)
                           .algorithm = calls[stage].algorithm,
                           .hosts = calls[stage].hosts,
                           .stage = stage};
-    reads_others = calls[stage].way == READS;
+    always_reads = calls[stage].way == READS;
     world_open(&world);
     for (uint32_t rank = 0; rank < world.nranks; rank++)
         world_start_rank(&world, rank, rank == victim ? be_the_victim : call_until_failure);

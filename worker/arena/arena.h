@@ -55,8 +55,8 @@ struct ddpi_copy_choice *ddpi_arena_copy_choice(struct ddpi_arena *arena,
                                                 enum ddpi_operation operation);
 struct ddpi_copy_timed *ddpi_arena_last_timed(struct ddpi_arena *arena);
 
-/* What others need to read this rank's memory through the kernel, and whom it may read
- * (single_copy_op.h). */
+/* Ranks read each other's memory by these (single_copy_op.h). The others read that of process @pid
+ * after they have found @token in it. */
 struct ddpi_arena_identity {
     pid_t pid;
     uint64_t token;                /* random; 0: there is none */

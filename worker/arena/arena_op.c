@@ -469,9 +469,8 @@ static bool take_counts(struct ddpi_arena_op *op, uint32_t *ret_rank)
 static enum ddpi_arena_result start_round(struct ddpi_arena_op *op, struct ddp_error *err)
 {
     uint32_t me = ddpi_arena_rank(op->arena);
-    if (!op->counted || is_single(op))
-        op->room =
-            DDPI_ARENA_SMALL; /* counts, or places, of the most ranks fit into a small piece */
+    if (!op->counted || is_single(op)) /* what each tells each other one fits into a small piece */
+        op->room = DDPI_ARENA_SMALL;
     else if (op->room == DDPI_ARENA_LARGE && !op->shows &&
              ddpi_arena_grow(op->arena, err) != DDP_OK)
         return DDPI_ARENA_NO_ROOM;

@@ -49,7 +49,7 @@ struct ddpi_copy_choice {
     struct ddpi_copy_class {
         uint32_t count;                  /* of the operations in this period */
         uint64_t least[DDPI_COPY_PATHS]; /* nanoseconds for each MiB; UINT64_MAX: not known */
-        uint32_t slow;                   /* operations one after the other have been slow */
+        uint32_t slow;                   /* how many in a row were slow */
     } classes[DDPI_COPY_CLASSES];
 };
 

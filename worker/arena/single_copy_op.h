@@ -4,9 +4,9 @@
  * takes two rounds: in the first one ranks show where their buffers are; then they read, and the
  * second one tells that all have, so the buffers are their callers' again.
  *
- * The kernel lets a process read another one of the same user, unless a security module, a
- * container's system call filter or prctl(PR_SET_DUMPABLE) forbids it. So whoever cannot read tells
- * the others with its second arrival: then all copy through the pieces, now and ever after.
+ * The kernel lets a process read another one of the same user. A security module, a filter of
+ * system calls or prctl(PR_SET_DUMPABLE) may forbid it. A rank that cannot read says so with its
+ * second arrival. Then all ranks copy through the pieces, in this operation and in all later ones.
  *
  * While a rank reads, another one may fail, by a timeout say, and its caller use the buffer again.
  * So at the end each looks whether one has failed. If a rank is killed while another one reads it,

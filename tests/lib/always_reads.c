@@ -1,0 +1,21 @@
+/*
+ * always_reads.c - see always_reads.h. Owns the switch.
+ */
+#include "always_reads.h"
+
+#include "copy_choice.h"
+
+bool always_reads;
+
+struct ddpi_copy_way __real_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
+                                           unsigned paths);
+struct ddpi_copy_way __wrap_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
+                                           unsigned paths);
+
+struct ddpi_copy_way __wrap_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
+                                           unsigned paths)
+{
+    if (always_reads && (paths >> DDPI_COPY_SINGLE & 1) != 0)
+        return (struct ddpi_copy_way){.path = DDPI_COPY_SINGLE};
+    return __real_ddpi_copy_next(choice, bytes, paths);
+}
