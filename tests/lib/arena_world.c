@@ -11,17 +11,12 @@
 
 struct arena_world world;
 
-static uint8_t *add_window(uint32_t rank, const uint64_t *sizes, int *fd)
+static uint8_t *add_window(uint32_t rank, size_t bytes)
 {
-    struct ddpi_window *window;
     struct ddp_error err;
-    ck_assert_int_eq(ddpi_window_plan(sizes, world.count, rank, &window, &err), DDP_OK);
-    if (*fd < 0)
-        ck_assert_int_eq(ddpi_window_make(window, fd, &err), DDP_OK);
-    ck_assert_int_eq(ddpi_window_map(window, *fd, &err), DDP_OK);
-    ddpi_window_settle(window);
-    ddpi_windows_add(&world.ranks[rank].windows, window);
-    return ddpi_window_own(window);
+    void *window;
+    ck_assert_int_eq(ddpi_windows_make(&world.ranks[rank].windows, bytes, &window, &err), DDP_OK);
+    return window;
 }
 
 static void make_arena(uint32_t i)
@@ -42,31 +37,25 @@ static void make_arena(uint32_t i)
 
 void arena_world_open(uint32_t nranks, size_t bytes)
 {
-    uint64_t sizes[ARENA_WORLD_MOST];
-    int fds[2] = {-1, -1};
     world.count = nranks;
     world.room = bytes;
-    for (uint32_t i = 0; i < nranks; i++)
-        sizes[i] = bytes;
     for (uint32_t i = 0; i < nranks; i++) {
         struct arena_rank *rank = &world.ranks[i];
         *rank = (struct arena_rank){
             .plain = malloc(bytes), .result = malloc(bytes), .want = malloc(bytes)};
         ck_assert(rank->plain != NULL && rank->result != NULL && rank->want != NULL);
         make_arena(i);
-        rank->send = add_window(i, sizes, &fds[0]);
-        rank->recv = add_window(i, sizes, &fds[1]);
+        rank->send = add_window(i, bytes);
+        rank->recv = add_window(i, bytes);
     }
-    close(fds[0]);
-    close(fds[1]);
 }
 
 void arena_world_close(void)
 {
     for (uint32_t i = 0; i < world.count; i++) {
         struct arena_rank *rank = &world.ranks[i];
-        ddpi_arena_destroy(rank->arena);
         ddpi_windows_finish(&rank->windows, false);
+        ddpi_arena_destroy(rank->arena);
         free(rank->plain);
         free(rank->result);
         free(rank->want);

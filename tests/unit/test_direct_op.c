@@ -9,11 +9,8 @@
 #include "elements.h"
 #include "stream_copy.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum {
     MOST = ARENA_WORLD_MOST,
@@ -309,17 +306,17 @@ START_TEST(what_is_outside_is_not_used)
     struct problem of = problem_of(DDPI_ALL_REDUCE, DDP_FLOAT32, DDP_SUM);
     compare(&of);
     of.foreign = NONE;
-    const uint64_t last = world.room - part_bytes(&of);
-    const struct ddpi_window_spot good = {.window = 1, .offset = last};
+    struct ddpi_window_spot good, other;
+    ck_assert(ddpi_windows_spot(&world.ranks[1].windows, world.ranks[1].send, 1, &good));
+    ck_assert(ddpi_windows_spot(&world.ranks[1].windows, world.ranks[1].recv, 1, &other));
+    const uint64_t last = good.room - part_bytes(&of);
     const struct ddpi_window_spot bad[] = {
-        {.window = 0},
-        {.window = 3},
-        {.window = UINT32_MAX},
-        {.window = 1, .offset = last + 1},
-        {.window = 2, .offset = world.room},
-        {.window = 1, .offset = UINT64_MAX},
-        {.window = 1, .offset = UINT64_MAX - part_bytes(&of) + 1},
-        {.window = 2, .offset = (uint64_t)1 << 63},
+        {.at = good.at, .room = good.room, .offset = last + 1},
+        {.at = good.at, .room = good.room, .offset = UINT64_MAX},
+        {.at = good.at, .room = good.room, .offset = UINT64_MAX - part_bytes(&of) + 1},
+        {.at = good.at, .room = 2 * good.room, .offset = last + 1},
+        {.at = good.at, .room = UINT64_MAX},
+        {.at = other.at, .room = other.room, .offset = (uint64_t)1 << 63},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         run_with_lie(&(struct ddpi_arena_buffers){.send = bad[i], .recv = good}, &of);
@@ -329,52 +326,134 @@ START_TEST(what_is_outside_is_not_used)
 }
 END_TEST
 
-START_TEST(a_freed_window_is_not_used)
+/* Places where no window is, or none that is in the file: the rank that shows one cannot be served,
+ * and all take the usual way. */
+START_TEST(windows_that_cannot_be_mapped_are_not_used)
+{
+    arena_world_open(3, ROOM);
+    struct problem of = problem_of(DDPI_ALL_REDUCE, DDP_FLOAT32, DDP_SUM);
+    compare(&of);
+    of.foreign = NONE;
+    struct ddpi_window_spot good;
+    ck_assert(ddpi_windows_spot(&world.ranks[1].windows, world.ranks[1].send, 1, &good));
+    const struct ddpi_window_spot bad[] = {
+        {.at = 0, .room = good.room},
+        {.at = 64 * 1024, .room = good.room}, /* in the arena */
+        {.at = good.at + 1, .room = good.room},
+        {.at = good.at + (1 << 30), .room = good.room},
+        {.at = good.at + (1U << 31), .room = good.room + 1},
+        {.at = UINT64_MAX - 64 * 1024 + 1, .room = good.room},
+        {.at = (uint64_t)1 << 62, .room = (uint64_t)1 << 62},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        run_with_lie(&(struct ddpi_arena_buffers){.send = bad[i], .recv = good}, &of);
+        run_with_lie(&(struct ddpi_arena_buffers){.send = good, .recv = bad[i]}, &of);
+    }
+    arena_world_close();
+}
+END_TEST
+
+/* ---- windows come and go ---- */
+
+static void run_in_windows(struct problem *of, bool direct)
 {
     uint8_t *to[MOST];
+    for (uint32_t i = 0; i < world.count; i++)
+        to[i] = world.ranks[i].want;
+    of->foreign = NONE;
+    run_problem(of, direct, to);
+}
+
+static uint64_t place_of(uint32_t rank, const void *buffer)
+{
+    struct ddpi_window_spot spot;
+    ck_assert(ddpi_windows_spot(&world.ranks[rank].windows, buffer, 1, &spot));
+    return spot.at;
+}
+
+START_TEST(a_freed_window_is_not_used)
+{
+    struct ddpi_window_spot spot;
     arena_world_open(2, ROOM);
     struct problem of = problem_of(DDPI_ALL_REDUCE, DDP_FLOAT32, DDP_SUM);
     compare(&of);
     for (uint32_t i = 0; i < world.count; i++) {
         struct ddpi_windows *windows = &world.ranks[i].windows;
-        struct ddpi_window *second = ddpi_windows_find(windows, world.ranks[i].recv);
-        ck_assert_ptr_nonnull(second);
-        ck_assert_ptr_null(ddpi_windows_find(windows, world.ranks[i].recv + 1));
-        ddpi_windows_remove(windows, second);
-        ddpi_window_free(second);
-        to[i] = world.ranks[i].want;
+        uint8_t *second = world.ranks[i].recv;
+        ck_assert(!ddpi_windows_free(windows, second + 1));
+        ck_assert(ddpi_windows_free(windows, second));
+        ck_assert(!ddpi_windows_free(windows, second));
+        ck_assert(!ddpi_windows_spot(windows, second, 1, &spot));
         world.ranks[i].recv = world.ranks[i].send;
     }
-    of.foreign = NONE;
     of.in_place = true;
-    run_problem(&of, true, to);
-    const struct ddpi_arena_buffers gone = {.send = {.window = 2}, .recv = {.window = 2}};
-    run_with_lie(&gone, &of);
+    run_in_windows(&of, true);
     arena_world_close();
 }
 END_TEST
 
-/* A file that is not what rank 0 has made. */
-START_TEST(a_wrong_file_is_refused)
+/* What has the same size comes to the same place, which the others know; another one does not. */
+START_TEST(a_place_is_used_again)
 {
-    const uint64_t sizes[] = {100, 200}, too_much[] = {1, UINT64_MAX}, half[] = {1, INT64_MAX};
-    struct ddpi_window *window;
+    arena_world_open(2, ROOM);
+    struct problem of = problem_of(DDPI_ALL_REDUCE, DDP_FLOAT32, DDP_SUM);
+    run_in_windows(&of, true);
+    ck_assert_uint_eq(world.ranks[0].op.round, 2); /* in the second one all told that they see */
+    run_in_windows(&of, true);
+    ck_assert_uint_eq(world.ranks[0].op.round, 3);
+    for (uint32_t i = 0; i < world.count; i++) {
+        struct arena_rank *rank = &world.ranks[i];
+        struct ddp_error err;
+        uint64_t place = place_of(i, rank->recv);
+        void *more, *again;
+        ck_assert(ddpi_windows_free(&rank->windows, rank->recv));
+        ck_assert_int_eq(ddpi_windows_make(&rank->windows, 2 * ROOM, &more, &err), DDP_OK);
+        ck_assert_int_eq(ddpi_windows_make(&rank->windows, ROOM - 1, &again, &err), DDP_OK);
+        ck_assert_uint_ne(place_of(i, more), place);
+        ck_assert_uint_eq(place_of(i, again), place);
+        for (size_t k = 0; k < ROOM - 1; k++)
+            ck_assert_uint_eq(((uint8_t *)again)[k], 0);
+        rank->recv = again;
+    }
+    world.room--;
+    run_in_windows(&of, true);
+    ck_assert_uint_eq(world.ranks[0].op.round, 4);
+    compare(&of);
+    arena_world_close();
+}
+END_TEST
+
+/* Each rank makes its own, when it likes. */
+START_TEST(ranks_may_have_different_windows)
+{
+    arena_world_open(3, ROOM);
+    struct problem of = problem_of(DDPI_REDUCE_SCATTER, DDP_FLOAT32, DDP_SUM);
+    run_in_windows(&of, true);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct ddp_error err;
+        void *other;
+        ck_assert_int_eq(ddpi_windows_make(&world.ranks[i].windows, ROOM << (3 * i), &other, &err),
+                         DDP_OK);
+        world.ranks[i].recv = other;
+        compare(&of);
+    }
+    arena_world_close();
+}
+END_TEST
+
+START_TEST(sizes_beyond_any_file_are_refused)
+{
+    static const size_t sizes[] = {SIZE_MAX, PTRDIFF_MAX, PTRDIFF_MAX / 2, PTRDIFF_MAX / 4 + 1};
     struct ddp_error err;
-    int fds[2];
-    ck_assert_int_eq(ddpi_window_plan(too_much, 2, 0, &window, &err), DDP_E_NOMEM);
-    ck_assert_int_eq(ddpi_window_plan(half, 2, 0, &window, &err), DDP_E_NOMEM);
-    ck_assert_int_eq(ddpi_window_plan(sizes, 2, 0, &window, &err), DDP_OK);
-    ck_assert_int_eq(pipe(fds), 0);
-    ck_assert_int_eq(ddpi_window_map(window, fds[0], &err), DDP_E_PROTOCOL);
-    close(fds[1]);
-    close(fds[0]);
-    int fd = memfd_create("short", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    ck_assert_int_eq(ftruncate(fd, 2 * DDPI_WINDOW_UNIT), 0);
-    ck_assert_int_eq(ddpi_window_map(window, fd, &err), DDP_E_PROTOCOL);
-    ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
-    ck_assert_int_eq(ddpi_window_map(window, fd, &err), DDP_OK);
-    close(fd);
-    ddpi_window_free(window);
+    void *window;
+    arena_world_open(2, ROOM);
+    struct ddpi_windows *windows = &world.ranks[0].windows;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        ck_assert_int_eq(ddpi_windows_make(windows, sizes[i], &window, &err), DDP_E_NOMEM);
+    ck_assert_int_eq(ddpi_windows_make(windows, PTRDIFF_MAX / 4, &window, &err), DDP_E_SYSTEM);
+    atomic_store(windows->file.taken, UINT64_MAX); /* as a rank may */
+    ck_assert_int_eq(ddpi_windows_make(windows, 1, &window, &err), DDP_E_NOMEM);
+    arena_world_close();
 }
 END_TEST
 
@@ -400,10 +479,10 @@ START_TEST(a_rank_that_stops_at_work_is_known)
     uint32_t share;
     arena_world_open(3, ROOM);
     struct problem of = problem_of(DDPI_ALL_REDUCE, DDP_FLOAT32, DDP_SUM);
-    of.foreign = NONE;
+    run_in_windows(&of, true);
+    uint64_t round = world.ranks[0].op.round + 1;
     for (uint32_t i = 0; i < world.count; i++)
         (void)begin_rank(&of, i);
-    uint64_t round = 1;
     ck_assert(!arena_world_advance(1) && !arena_world_advance(2));
     ck_assert_uint_eq(world.ranks[1].op.round, round);
 
@@ -442,7 +521,10 @@ Suite *test_suite(void)
     tcase_add_test(tcase, others_take_the_usual_way);
     tcase_add_test(tcase, what_is_outside_is_not_used);
     tcase_add_test(tcase, a_freed_window_is_not_used);
-    tcase_add_test(tcase, a_wrong_file_is_refused);
+    tcase_add_test(tcase, windows_that_cannot_be_mapped_are_not_used);
+    tcase_add_test(tcase, a_place_is_used_again);
+    tcase_add_test(tcase, ranks_may_have_different_windows);
+    tcase_add_test(tcase, sizes_beyond_any_file_are_refused);
     tcase_add_test(tcase, ranks_that_do_not_come_are_known);
     tcase_add_test(tcase, a_rank_that_stops_at_work_is_known);
     suite_add_tcase(suite, tcase);

@@ -68,6 +68,7 @@ struct shared {
     struct half halves[HALVES];
     _Alignas(64) _Atomic uint32_t sleepers;
     _Alignas(64) bool crowded; /* as rank 0 sees it: all ranks have to agree */
+    _Atomic uint64_t windows;  /* bytes of the file behind the arena that ranks have taken */
     struct line lines[];
 };
 
@@ -110,7 +111,7 @@ static void set_sizes(struct ddpi_arena *arena, uint32_t nranks)
 
 static ddp_status map_file(struct ddpi_arena *arena, struct ddp_error *err)
 {
-    ddp_status status = ddpi_memory_file_map(arena->fd, arena->file_size, &arena->map, err);
+    ddp_status status = ddpi_memory_file_map(arena->fd, 0, arena->file_size, &arena->map, err);
     arena->shared = (struct shared *)(void *)arena->map;
     return status;
 }
@@ -203,7 +204,9 @@ void ddpi_arena_enter(struct ddpi_arena *arena, uint32_t rank)
 
 void ddpi_arena_set_windows(struct ddpi_arena *arena, struct ddpi_windows *windows)
 {
+    const struct ddpi_window_file file = {arena->fd, arena->file_size, &arena->shared->windows};
     arena->windows = windows;
+    ddpi_windows_open(windows, &file);
 }
 
 struct ddpi_windows *ddpi_arena_windows(const struct ddpi_arena *arena)
@@ -468,14 +471,17 @@ bool ddpi_arena_odd_call(const struct ddpi_arena *arena, uint64_t round, uint32_
 void ddpi_arena_set_buffers(struct ddpi_arena *arena, uint64_t round,
                             const struct ddpi_arena_buffers *buffers)
 {
-    arena->shared->lines[arena->rank].buffers[round % HALVES] = *buffers;
+    struct ddpi_arena_buffers *shown = &arena->shared->lines[arena->rank].buffers[round % HALVES];
+    *shown = *buffers;
+    shown->round = round;
 }
 
-struct ddpi_arena_buffers ddpi_arena_get_buffers(const struct ddpi_arena *arena, uint64_t round,
-                                                 uint32_t rank)
+bool ddpi_arena_get_buffers(const struct ddpi_arena *arena, uint64_t round, uint32_t rank,
+                            struct ddpi_arena_buffers *ret_buffers)
 {
-    return *(const volatile struct ddpi_arena_buffers *)&arena->shared->lines[rank]
-                .buffers[round % HALVES];
+    *ret_buffers = *(const volatile struct ddpi_arena_buffers *)&arena->shared->lines[rank]
+                        .buffers[round % HALVES];
+    return ret_buffers->round == round;
 }
 
 struct ddpi_arena_view *ddpi_arena_views(const struct ddpi_arena *arena)

@@ -43,7 +43,8 @@ void ddpi_arena_destroy(struct ddpi_arena *arena);
 /* Which rank uses this mapping, in this process. */
 void ddpi_arena_enter(struct ddpi_arena *arena, uint32_t rank);
 
-/* The windows of this rank; NULL: it has none. */
+/* The windows that this rank sees, which are made behind the arena from now on; without the call it
+ * has none. */
 void ddpi_arena_set_windows(struct ddpi_arena *arena, struct ddpi_windows *windows);
 struct ddpi_windows *ddpi_arena_windows(const struct ddpi_arena *arena);
 uint32_t ddpi_arena_rank(const struct ddpi_arena *arena);
@@ -142,18 +143,19 @@ void ddpi_arena_get_header(const struct ddpi_arena *arena, uint64_t round, uint3
 /* A rank that has arrived in @round with another call than this one; false: there is none. */
 bool ddpi_arena_odd_call(const struct ddpi_arena *arena, uint64_t round, uint32_t *ret_rank);
 
-/* Where the buffers of a rank are, for ranks that see its windows. */
+/* Where the buffers of a rank are that lie in windows. */
 struct ddpi_arena_buffers {
+    uint64_t round; /* in which it shows them */
     struct ddpi_window_spot send, recv;
     double factor; /* by which its elements are multiplied */
 };
 
 /* Those with which this rank arrives in @round, set before; and those of @rank, which has arrived.
- */
+ * false: it has shown none. */
 void ddpi_arena_set_buffers(struct ddpi_arena *arena, uint64_t round,
                             const struct ddpi_arena_buffers *buffers);
-struct ddpi_arena_buffers ddpi_arena_get_buffers(const struct ddpi_arena *arena, uint64_t round,
-                                                 uint32_t rank);
+bool ddpi_arena_get_buffers(const struct ddpi_arena *arena, uint64_t round, uint32_t rank,
+                            struct ddpi_arena_buffers *ret_buffers);
 
 /* What they are for this rank: room for those of each rank, for the operation under way. */
 struct ddpi_arena_view {

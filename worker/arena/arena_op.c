@@ -68,9 +68,14 @@ static uint8_t *piece_of(const struct ddpi_arena_op *op, uint32_t rank)
 
 /* Where ranks outnumber the processors, some share a processor and so its caches. Before the counts
  * are exchanged, ranks do not know the same size. */
+static bool has_choice(const struct ddpi_arena_op *op)
+{
+    return !ddpi_arena_is_crowded(op->arena) && op->counted;
+}
+
 static void choose_way(struct ddpi_arena_op *op)
 {
-    if (ddpi_arena_is_crowded(op->arena) || !op->counted)
+    if (!has_choice(op))
         return;
     unsigned paths = 1U << DDPI_COPY_CACHED;
     if (DDPI_CAN_STREAM)
@@ -79,6 +84,14 @@ static void choose_way(struct ddpi_arena_op *op)
         paths |= 1U << DDPI_COPY_SINGLE;
     op->way = ddpi_copy_next(ddpi_arena_copy_choice(op->arena, op->task->call.operation),
                              op->longest, paths);
+}
+
+static void withdraw_way(struct ddpi_arena_op *op)
+{
+    if (has_choice(op))
+        ddpi_copy_withdraw(ddpi_arena_copy_choice(op->arena, op->task->call.operation),
+                           op->longest);
+    op->way = (struct ddpi_copy_way){.path = DDPI_COPY_CACHED};
 }
 
 static bool is_streamed(const struct ddpi_arena_op *op)
@@ -386,16 +399,16 @@ static void copy_own_part(const struct ddpi_arena_op *op)
 
 void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct ddpi_task *task)
 {
-    *op = (struct ddpi_arena_op){.arena = arena, .task = task};
+    *op = (struct ddpi_arena_op){.arena = arena, .task = task, .sent_before = task->bytes_sent};
     op->longest = longest_part(op);
     op->counted = !ddpi_call_is_in_pairs(&task->call); /* all ranks know all counts */
     set_pieces(op);
     op->chunked = !is_short(op) && ddpi_chunks_are_possible(op);
-    op->shows = op->room == DDPI_ARENA_LARGE && ddpi_direct_is_possible(op);
-    if (op->shows)
-        return;
-    choose_way(op);
-    copy_own_part(op);
+    op->may_show = op->room == DDPI_ARENA_LARGE && ddpi_direct_is_possible(op);
+    op->shows = op->may_show && ddpi_direct_can_show(op);
+    choose_way(op); /* on every rank at this place, so that all choose the same */
+    if (!op->shows)
+        copy_own_part(op);
 }
 
 void ddpi_arena_begin_again(struct ddpi_arena_op *op, struct ddpi_task *task)
@@ -505,22 +518,6 @@ static void count_bytes(const struct ddpi_arena_op *op)
         is_one_of(row->takes, op, me) ? part * (row->out_of_each ? ranks - 1 : 1) : 0;
 }
 
-/* All have shown where their buffers are. */
-static void meet_shown(struct ddpi_arena_op *op)
-{
-    ddpi_arena_tell_arrived(op->arena);
-    op->shows = false;
-    op->direct = ddpi_direct_look(op);
-    op->stage = op->direct ? DDPI_ARENA_WORK : DDPI_ARENA_COPY_IN;
-    if (!op->direct) {
-        choose_way(op);
-        copy_own_part(op);
-        return;
-    }
-    ddpi_direct_work(op);
-    count_bytes(op);
-}
-
 /* This rank has done its part between the two rounds of an operation. */
 static void arrive_again(struct ddpi_arena_op *op)
 {
@@ -528,6 +525,62 @@ static void arrive_again(struct ddpi_arena_op *op)
     op->round = ddpi_arena_next_round(op->arena);
     ddpi_arena_arrive(op->arena, op->round);
     op->stage = DDPI_ARENA_ARRIVE;
+}
+
+/* Some rank has no buffers in windows, and those that copied something in do it again. */
+static void begin_in_pieces(struct ddpi_arena_op *op)
+{
+    op->stage = DDPI_ARENA_COPY_IN;
+    op->task->bytes_sent = op->sent_before;
+    op->spent_ns = 0;
+    if (op->shows)
+        copy_own_part(op);
+    op->shows = false;
+}
+
+static void work_in_windows(struct ddpi_arena_op *op)
+{
+    withdraw_way(op);
+    op->direct = true;
+    op->shows = false;
+    op->stage = DDPI_ARENA_WORK;
+    ddpi_direct_work(op);
+    count_bytes(op);
+}
+
+/* In the first round. false: no rank has shown buffers in windows, and this is a round like any
+ * other. */
+static bool meet_shown(struct ddpi_arena_op *op)
+{
+    op->may_show = false;
+    enum ddpi_shown shown = ddpi_direct_look(op);
+    if (shown == DDPI_SHOWN_BY_NONE)
+        return false;
+    ddpi_arena_tell_arrived(op->arena);
+    bool found = shown != DDPI_SHOWN_BY_SOME && ddpi_direct_find(op);
+    if (shown == DDPI_SHOWN_NEW) {
+        op->maps = true;
+        ddpi_arena_tell_time(op->arena, found ? 0 : DDPI_NO_TIME);
+        arrive_again(op);
+    } else if (found) {
+        work_in_windows(op);
+    } else {
+        begin_in_pieces(op);
+    }
+    return true;
+}
+
+/* In the second round all have told whether they could map the windows. */
+static void meet_mapped(struct ddpi_arena_op *op)
+{
+    bool usable = ddpi_arena_longest_time(op->arena, op->round) != DDPI_NO_TIME;
+    ddpi_arena_tell_arrived(op->arena);
+    ddpi_windows_settle(ddpi_arena_windows(op->arena), usable);
+    op->maps = op->worked = false;
+    if (usable)
+        work_in_windows(op);
+    else
+        begin_in_pieces(op);
 }
 
 /* In the first of two rounds this rank reduces its chunk, and arrives in the second one. */
@@ -587,10 +640,12 @@ static enum ddpi_arena_result meet(struct ddpi_arena_op *op, uint32_t *ret_rank)
         note_last_time(op);
     op->checked = true;
     ddpi_arena_fetch_next(op->arena);
-    if (op->shows) {
-        meet_shown(op);
+    if (op->maps) {
+        meet_mapped(op);
         return DDPI_ARENA_WAITS;
     }
+    if (op->may_show && meet_shown(op))
+        return DDPI_ARENA_WAITS;
     if (!op->counted) {
         ddpi_arena_tell_arrived(op->arena);
         op->stage = DDPI_ARENA_COPY_IN;

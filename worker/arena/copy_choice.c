@@ -69,6 +69,13 @@ struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t byte
     return way;
 }
 
+void ddpi_copy_withdraw(struct ddpi_copy_choice *choice, size_t bytes)
+{
+    struct ddpi_copy_class *class = &choice->classes[class_of(bytes)];
+    if (bytes >= DDPI_COPY_LEAST)
+        class->count = (class->count + DDPI_COPY_PERIOD - 1) % DDPI_COPY_PERIOD;
+}
+
 static void note_try(struct ddpi_copy_class *class, enum ddpi_copy_path path, uint64_t ns)
 {
     if (ns < class->least[path])

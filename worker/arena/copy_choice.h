@@ -63,6 +63,9 @@ struct ddpi_copy_way {
 /* @paths: which are possible for it, a bit for each. The path through the caches always is. */
 struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes, unsigned paths);
 
+/* The operation of @bytes for which a way was chosen last takes none: it does not count. */
+void ddpi_copy_withdraw(struct ddpi_copy_choice *choice, size_t bytes);
+
 /* An operation that has ended, and whose time is not noted yet. */
 struct ddpi_copy_timed {
     struct ddpi_copy_choice *choice; /* NULL: there is none */

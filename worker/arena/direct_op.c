@@ -55,9 +55,8 @@ static size_t piece_count(const struct ddpi_arena_op *op)
 
 bool ddpi_direct_is_possible(const struct ddpi_arena_op *op)
 {
-    const struct ddpi_windows *windows = ddpi_arena_windows(op->arena);
     const struct ddpi_call *call = &op->task->call;
-    return windows != NULL && atomic_load_explicit(&windows->shared, memory_order_relaxed) > 0 &&
+    return ddpi_arena_windows(op->arena) != NULL &&
            (size_t)call->operation < sizeof rows / sizeof *rows && row_of(op)->to != NO_END &&
            !op->task->uneven && op->task->list == NULL &&
            (!ddpi_call_reduces(call) || ddpi_arena_ranks(op->arena) <= DDPI_REDUCE_MOST);
@@ -68,35 +67,95 @@ static struct ddpi_extents extents_of(const struct ddpi_arena_op *op, uint32_t r
     return ddpi_call_extents(&op->task->call, rank, ddpi_arena_ranks(op->arena));
 }
 
-void ddpi_direct_show(const struct ddpi_arena_op *op)
+/* false: a buffer of this rank is in no window. */
+static bool find_own(const struct ddpi_arena_op *op, struct ddpi_arena_buffers *ret)
 {
     const struct ddpi_task *task = op->task;
     struct ddpi_windows *windows = ddpi_arena_windows(op->arena);
     struct ddpi_extents extents = extents_of(op, ddpi_arena_rank(op->arena));
-    struct ddpi_arena_buffers buffers = {.factor = task->factor};
-    if (extents.send > 0)
-        buffers.send = ddpi_windows_spot(windows, task->send, extents.send * piece_size(op));
-    if (extents.recv > 0)
-        buffers.recv = ddpi_windows_spot(windows, task->recv, extents.recv * piece_size(op));
-    ddpi_arena_set_buffers(op->arena, op->round, &buffers);
+    size_t size = piece_size(op);
+    *ret = (struct ddpi_arena_buffers){.factor = task->factor};
+    return (extents.send == 0 ||
+            ddpi_windows_spot(windows, task->send, extents.send * size, &ret->send)) &&
+           (extents.recv == 0 ||
+            ddpi_windows_spot(windows, task->recv, extents.recv * size, &ret->recv));
 }
 
-bool ddpi_direct_look(const struct ddpi_arena_op *op)
+bool ddpi_direct_can_show(const struct ddpi_arena_op *op)
+{
+    struct ddpi_arena_buffers buffers;
+    return find_own(op, &buffers);
+}
+
+/* A buffer whose window was freed meanwhile, against the rules, is not shown. */
+void ddpi_direct_show(const struct ddpi_arena_op *op)
+{
+    struct ddpi_arena_buffers buffers;
+    if (find_own(op, &buffers))
+        ddpi_arena_set_buffers(op->arena, op->round, &buffers);
+}
+
+/* The standing of a buffer with @parts parts, 0: there is none. */
+static enum ddpi_window_standing standing_of(const struct ddpi_arena_op *op,
+                                             const struct ddpi_window_spot *spot, size_t parts)
+{
+    return parts == 0
+               ? DDPI_WINDOW_KNOWN
+               : ddpi_windows_standing(ddpi_arena_windows(op->arena), spot, parts * piece_size(op));
+}
+
+enum ddpi_shown ddpi_direct_look(const struct ddpi_arena_op *op)
+{
+    uint32_t ranks = ddpi_arena_ranks(op->arena), shown = 0;
+    bool usable = true, known = true;
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        struct ddpi_extents extents = extents_of(op, rank);
+        struct ddpi_arena_buffers buffers;
+        if (!ddpi_arena_get_buffers(op->arena, op->round, rank, &buffers))
+            continue;
+        enum ddpi_window_standing send = standing_of(op, &buffers.send, extents.send);
+        enum ddpi_window_standing recv = standing_of(op, &buffers.recv, extents.recv);
+        usable = usable && send != DDPI_WINDOW_UNUSABLE && recv != DDPI_WINDOW_UNUSABLE;
+        known = known && send == DDPI_WINDOW_KNOWN && recv == DDPI_WINDOW_KNOWN;
+        shown++;
+    }
+    if (shown == 0)
+        return DDPI_SHOWN_BY_NONE;
+    if (shown < ranks || !usable)
+        return DDPI_SHOWN_BY_SOME;
+    return known ? DDPI_SHOWN_BY_ALL : DDPI_SHOWN_NEW;
+}
+
+/* Where this rank sees a buffer with @parts parts, at least one; NULL: it does not. */
+static uint8_t *see(const struct ddpi_arena_op *op, const struct ddpi_window_spot *spot,
+                    size_t parts)
 {
     struct ddpi_windows *windows = ddpi_arena_windows(op->arena);
+    enum ddpi_window_standing standing = standing_of(op, spot, parts);
+    if (standing == DDPI_WINDOW_UNUSABLE ||
+        (standing == DDPI_WINDOW_UNKNOWN &&
+         !ddpi_windows_map(windows, spot, parts * piece_size(op))))
+        return NULL;
+    return ddpi_windows_at(windows, spot);
+}
+
+bool ddpi_direct_find(const struct ddpi_arena_op *op)
+{
     struct ddpi_arena_view *views = ddpi_arena_views(op->arena);
+    bool all = true;
     for (uint32_t rank = 0; rank < ddpi_arena_ranks(op->arena); rank++) {
         struct ddpi_extents extents = extents_of(op, rank);
-        struct ddpi_arena_buffers buffers = ddpi_arena_get_buffers(op->arena, op->round, rank);
-        views[rank] = (struct ddpi_arena_view){
-            .send = ddpi_windows_at(windows, rank, &buffers.send, extents.send * piece_size(op)),
-            .recv = ddpi_windows_at(windows, rank, &buffers.recv, extents.recv * piece_size(op)),
-            .factor = buffers.factor};
-        if ((extents.send > 0 && views[rank].send == NULL) ||
-            (extents.recv > 0 && views[rank].recv == NULL))
-            return false;
+        struct ddpi_arena_buffers buffers;
+        (void)ddpi_arena_get_buffers(op->arena, op->round, rank, &buffers);
+        views[rank] = (struct ddpi_arena_view){.factor = buffers.factor};
+        if (extents.send > 0)
+            views[rank].send = see(op, &buffers.send, extents.send);
+        if (extents.recv > 0)
+            views[rank].recv = see(op, &buffers.recv, extents.recv);
+        all = all && (extents.send == 0 || views[rank].send != NULL) &&
+              (extents.recv == 0 || views[rank].recv != NULL);
     }
-    return true;
+    return all;
 }
 
 /* ---- work ---- */

@@ -14,11 +14,24 @@
 /* Whether @op could go this way, if all buffers lie in windows; the same on all ranks. */
 bool ddpi_direct_is_possible(const struct ddpi_arena_op *op);
 
-/* Tell where this rank's buffers are, before it arrives in the round. */
+/* Whether the buffers of this rank do. */
+bool ddpi_direct_can_show(const struct ddpi_arena_op *op);
+
+/* Show where they are, before this rank arrives in the round. */
 void ddpi_direct_show(const struct ddpi_arena_op *op);
 
-/* All have arrived: find the buffers of all ranks. false: one of them is in no window. */
-bool ddpi_direct_look(const struct ddpi_arena_op *op);
+/* All have arrived: who has shown its buffers? The same on all ranks. */
+enum ddpi_shown {
+    DDPI_SHOWN_BY_NONE,
+    DDPI_SHOWN_BY_SOME, /* or one of the windows is of no use */
+    DDPI_SHOWN_NEW,     /* by all; but some of the windows not all ranks know yet */
+    DDPI_SHOWN_BY_ALL,
+};
+enum ddpi_shown ddpi_direct_look(const struct ddpi_arena_op *op);
+
+/* Find the buffers of all ranks, which are in windows that may have to be mapped. false: this rank
+ * does not see one. */
+bool ddpi_direct_find(const struct ddpi_arena_op *op);
 
 /* Do shares of the work of the round until none is left. */
 void ddpi_direct_work(struct ddpi_arena_op *op);

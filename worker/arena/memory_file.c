@@ -10,9 +10,10 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
-enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
+enum { SEALS = F_SEAL_SHRINK | F_SEAL_SEAL };
 
 /* Above this limit the kernel sends a signal that kills. */
 static ddp_status check_limit(size_t size, struct ddp_error *err)
@@ -59,23 +60,70 @@ ddp_status ddpi_memory_file_check(int fd, size_t size, const char *what, struct 
     struct stat info;
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &info) != 0 ||
-        info.st_size != (off_t)size)
+        info.st_size < (off_t)size)
         return ddpi_error_set(err, DDP_E_PROTOCOL,
                               "the shared memory that was received is not for %s", what);
     return check_limit(size, err);
 }
 
+/* The kernel would hand out pages until there is none, and then kill a process to have more. */
+static ddp_status check_machine(size_t len, struct ddp_error *err)
+{
+    struct sysinfo info;
+    if (sysinfo(&info) != 0)
+        return ddpi_error_sys(err, errno, "ask how much memory there is");
+    uint64_t most = ((uint64_t)info.totalram + info.totalswap) * info.mem_unit;
+    return len <= most ? DDP_OK
+                       : ddpi_error_set(err, DDP_E_SYSTEM,
+                                        "%zu bytes of shared memory are more than the %llu of this "
+                                        "machine",
+                                        len, (unsigned long long)most);
+}
+
 ddp_status ddpi_memory_file_allocate(int fd, size_t at, size_t len, struct ddp_error *err)
 {
+    ddp_status status = check_limit(at + len, err);
+    if (status == DDP_OK)
+        status = check_machine(len, err);
+    if (status != DDP_OK)
+        return status;
     int error = posix_fallocate(fd, (off_t)at, (off_t)len);
     return error == 0 ? DDP_OK : ddpi_error_sys(err, error, "get %zu bytes of shared memory", len);
 }
 
-ddp_status ddpi_memory_file_map(int fd, size_t size, uint8_t **ret_map, struct ddp_error *err)
+/* A kernel that cannot do it keeps the memory until the file is closed. */
+void ddpi_memory_file_release(int fd, size_t at, size_t len)
 {
-    uint8_t *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED)
-        return ddpi_error_sys(err, errno, "map %zu bytes of shared memory", size);
+    (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)len);
+}
+
+/* Addresses for @len bytes, from a multiple of a huge page on; NULL: there are none. */
+static uint8_t *reserve_addresses(size_t len)
+{
+    size_t room = len + DDPI_HUGE_PAGE;
+    uint8_t *all = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (all == MAP_FAILED)
+        return NULL;
+    size_t head = -(uintptr_t)all % DDPI_HUGE_PAGE, tail = room - head - len;
+    if (head > 0)
+        munmap(all, head);
+    if (tail > 0)
+        munmap(all + head + len, tail);
+    return all + head;
+}
+
+ddp_status ddpi_memory_file_map(int fd, size_t at, size_t len, uint8_t **ret_map,
+                                struct ddp_error *err)
+{
+    uint8_t *wanted = len >= DDPI_HUGE_PAGE ? reserve_addresses(len) : NULL;
+    uint8_t *map = mmap(wanted, len, PROT_READ | PROT_WRITE,
+                        MAP_SHARED | (wanted != NULL ? MAP_FIXED : 0), fd, (off_t)at);
+    if (map == MAP_FAILED) {
+        int error = errno;
+        if (wanted != NULL)
+            munmap(wanted, len);
+        return ddpi_error_sys(err, error, "map %zu bytes of shared memory", len);
+    }
     *ret_map = map;
     return DDP_OK;
 }

@@ -1,10 +1,12 @@
 /*
- * windows.c - the memory of windows, and finding buffers in them. Owns the mappings.
+ * windows.c - see windows.h. Owns the mappings; the file is the arena's.
  *
- * A file has no name and is sealed against resizing. Each rank allocates its own part at once, so
- * a shortage is an error and no SIGBUS, and what a dead rank had stays until all have unmapped it.
- * The mapping needs no descriptor. Children of fork() do not get it: else they would keep gigabytes
- * alive after the death of a rank, and write to memory of other ranks.
+ * A rank allocates its window at once, so a shortage is an error and no SIGBUS. What a dead rank
+ * had stays until all have unmapped it. Children of fork() do not get the mappings: else they would
+ * keep gigabytes alive after the death of a rank, and write to memory of other ranks.
+ *
+ * A place in the file keeps its size for ever: who has mapped it once sees what is made there
+ * later. Sizes are rounded up to one of few, so that places are used again.
  */
 #include "windows.h"
 
@@ -13,213 +15,392 @@
 #include "memory_file.h"
 
 #include <errno.h>
+#include <search.h>
 #include <sys/mman.h>
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
 
-struct ddpi_window {
-    struct ddpi_list link;
-    uint32_t number, nranks, rank;
-    bool shared;
-    size_t size;         /* bytes of all parts */
-    uint8_t *map, *part; /* all parts, or this rank's alone; and this rank's */
-    struct {
-        size_t at, size;
-    } parts[];
+#define MOST (PTRDIFF_MAX / 2) /* bytes of a file */
+
+enum {
+    UNIT = 64 * 1024, /* a multiple of every page size */
+    STEPS = 8,        /* sizes between a power of two and the next one */
 };
 
-/* ---- one window ---- */
+struct window {
+    struct ddpi_list link;
+    uint64_t at; /* in the file, never 0; 0: it is in no file */
+    size_t room; /* bytes there, and of the mapping */
+    size_t size; /* what the caller has asked for */
+    uint8_t *map;
+    bool own;
+    bool settles; /* all ranks are about to know it */
+    enum ddpi_window_standing standing;
+};
 
-/* false: beyond any memory. A rank that asks for nothing has an address as well. */
-static bool add_part(struct ddpi_window *window, uint32_t rank, uint64_t size)
+static struct window *window_of(struct ddpi_list *node)
 {
-    uint64_t most = PTRDIFF_MAX - DDPI_WINDOW_UNIT;
-    if (size > most - window->size)
-        return false;
-    uint64_t room = size > 0 ? size : 1;
-    window->parts[rank].at = window->size;
-    window->parts[rank].size = size;
-    window->size += (room + DDPI_WINDOW_UNIT - 1) / DDPI_WINDOW_UNIT * DDPI_WINDOW_UNIT;
-    return window->size <= most;
+    return ddpi_container_of(node, struct window, link);
 }
-
-/* Bytes that this rank's part takes. */
-static size_t own_room(const struct ddpi_window *window)
-{
-    size_t end =
-        window->rank + 1 < window->nranks ? window->parts[window->rank + 1].at : window->size;
-    return end - window->parts[window->rank].at;
-}
-
-ddp_status ddpi_window_plan(const uint64_t *sizes, uint32_t nranks, uint32_t rank,
-                            struct ddpi_window **ret_window, struct ddp_error *err)
-{
-    size_t len = sizeof(struct ddpi_window) + nranks * sizeof(((struct ddpi_window *)0)->parts[0]);
-    struct ddpi_window *window = ddpi_calloc(1, len);
-    if (window == NULL)
-        return ddpi_error_nomem(err, len);
-    window->nranks = nranks;
-    window->rank = rank;
-    for (uint32_t i = 0; i < nranks; i++)
-        if (!add_part(window, i, sizes[i])) {
-            ddpi_free(window);
-            return ddpi_error_set(err, DDP_E_NOMEM,
-                                  "rank %u asks for %llu bytes, which with those of ranks below it "
-                                  "are more than any address space has",
-                                  i, (unsigned long long)sizes[i]);
-        }
-    *ret_window = window;
-    return DDP_OK;
-}
-
-ddp_status ddpi_window_make(const struct ddpi_window *window, int *ret_fd, struct ddp_error *err)
-{
-    return ddpi_memory_file_make("ddprun-window", window->size, 0, ret_fd, err);
-}
-
-ddp_status ddpi_window_map(struct ddpi_window *window, int fd, struct ddp_error *err)
-{
-    size_t at = window->parts[window->rank].at;
-    ddp_status status = ddpi_memory_file_check(fd, window->size, "this window", err);
-    if (status != DDP_OK)
-        return status;
-    status = ddpi_memory_file_allocate(fd, at, own_room(window), err);
-    if (status == DDP_OK)
-        status = ddpi_memory_file_map(fd, window->size, &window->map, err);
-    if (status != DDP_OK)
-        return status;
-    window->shared = true;
-    window->part = window->map + at;
-    if (madvise(window->map, window->size, MADV_DONTFORK) != 0)
-        return ddpi_error_sys(err, errno, "keep %zu bytes of shared memory from children",
-                              window->size);
-    return DDP_OK;
-}
-
-/* Each rank works on all parts: without this it would take a fault for each page of each of them,
- * in its first operations. A kernel that does not know the advice lets it. */
-void ddpi_window_settle(struct ddpi_window *window)
-{
-    (void)madvise(window->map, window->size, MADV_POPULATE_WRITE);
-}
-
-ddp_status ddpi_window_map_own(struct ddpi_window *window, struct ddp_error *err)
-{
-    size_t len = own_room(window);
-    uint8_t *map = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (map == MAP_FAILED)
-        return ddpi_error_nomem(err, len);
-    window->map = window->part = map;
-    window->size = len;
-    if (madvise(map, len, MADV_DONTFORK) != 0)
-        return ddpi_error_sys(err, errno, "keep %zu bytes of memory from children", len);
-    return DDP_OK;
-}
-
-void *ddpi_window_own(const struct ddpi_window *window)
-{
-    return window->part;
-}
-
-uint32_t ddpi_window_number(const struct ddpi_window *window)
-{
-    return window->number;
-}
-
-void ddpi_window_free(struct ddpi_window *window)
-{
-    if (window != NULL && window->map != NULL)
-        munmap(window->map, window->size);
-    ddpi_free(window);
-}
-
-/* ---- those of a communicator ---- */
 
 void ddpi_windows_init(struct ddpi_windows *windows)
 {
     pthread_mutex_init(&windows->lock, NULL);
     ddpi_list_init(&windows->list);
-    windows->made = 0;
+    windows->by_place = windows->by_address = NULL;
+    atomic_init(&windows->is_open, false);
     atomic_init(&windows->shared, 0);
+}
+
+void ddpi_windows_open(struct ddpi_windows *windows, const struct ddpi_window_file *file)
+{
+    windows->file = *file;
+    atomic_store_explicit(&windows->is_open, true, memory_order_release);
+}
+
+bool ddpi_windows_are_open(const struct ddpi_windows *windows)
+{
+    return atomic_load_explicit(&windows->is_open, memory_order_acquire);
+}
+
+/* ---- finding them ---- */
+
+static int compare_places(const void *left, const void *right)
+{
+    const struct window *a = left, *b = right;
+    return (a->at > b->at) - (a->at < b->at);
+}
+
+/* Windows do not overlap, so two that do are the same, or one is an address in the other. */
+static int compare_addresses(const void *left, const void *right)
+{
+    const struct window *a = left, *b = right;
+    return (a->map >= b->map + b->room) - (a->map + a->room <= b->map);
+}
+
+/* NULL: there is none. Call these under the lock. */
+static struct window *window_at(const struct ddpi_windows *windows, uint64_t at)
+{
+    const struct window key = {.at = at};
+    struct window *const *found = tfind(&key, &windows->by_place, compare_places);
+    return found != NULL ? *found : NULL;
+}
+
+static struct window *window_around(const struct ddpi_windows *windows, const void *address)
+{
+    const struct window key = {.map = (uint8_t *)(uintptr_t)address, .room = 1};
+    struct window *const *found = tfind(&key, &windows->by_address, compare_addresses);
+    return found != NULL ? *found : NULL;
+}
+
+/* NULL: there is no memory for it. */
+static struct window *add_window(struct ddpi_windows *windows, uint64_t at, size_t room)
+{
+    struct window *window = ddpi_calloc(1, sizeof *window);
+    if (window == NULL)
+        return NULL;
+    window->at = at;
+    window->room = room;
+    if (at != 0 && tsearch(window, &windows->by_place, compare_places) == NULL) {
+        ddpi_free(window);
+        return NULL;
+    }
+    ddpi_list_append(&windows->list, &window->link);
+    return window;
+}
+
+static void unmap(struct ddpi_windows *windows, struct window *window)
+{
+    if (window->map == NULL)
+        return;
+    if (window->own)
+        (void)tdelete(window, &windows->by_address, compare_addresses);
+    munmap(window->map, window->room);
+    window->map = NULL;
+}
+
+static void forget(struct ddpi_windows *windows, struct window *window)
+{
+    unmap(windows, window);
+    if (window->at != 0)
+        (void)tdelete(window, &windows->by_place, compare_places);
+    ddpi_list_remove(&window->link);
+    ddpi_free(window);
+}
+
+/* A child's addresses have other memory, or none. */
+static void disown(struct ddpi_windows *windows, struct window *window)
+{
+    if (window->map != NULL && window->own)
+        (void)tdelete(window, &windows->by_address, compare_addresses);
+    window->map = NULL;
 }
 
 void ddpi_windows_finish(struct ddpi_windows *windows, bool is_child)
 {
     ddpi_list_for_each_safe (node, &windows->list) {
-        struct ddpi_window *window = ddpi_container_of(node, struct ddpi_window, link);
         if (is_child)
-            window->map = NULL;
-        ddpi_list_remove(node);
-        ddpi_window_free(window);
+            disown(windows, window_of(node));
+        forget(windows, window_of(node));
     }
     pthread_mutex_destroy(&windows->lock);
 }
 
-void ddpi_windows_add(struct ddpi_windows *windows, struct ddpi_window *window)
+static ddp_status keep_from_children(const struct window *window, struct ddp_error *err)
 {
-    pthread_mutex_lock(&windows->lock);
-    window->number = ++windows->made;
-    ddpi_list_append(&windows->list, &window->link);
-    windows->shared += window->shared;
-    pthread_mutex_unlock(&windows->lock);
+    if (madvise(window->map, window->room, MADV_DONTFORK) != 0)
+        return ddpi_error_sys(err, errno, "keep %zu bytes of memory from children", window->room);
+    return DDP_OK;
 }
 
-struct ddpi_window *ddpi_windows_find(struct ddpi_windows *windows, const void *address)
+/* ---- those of this rank ---- */
+
+static size_t round_up(size_t size, size_t unit)
 {
-    struct ddpi_window *found = NULL;
+    return (size + unit - 1) / unit * unit;
+}
+
+/* 0: beyond any memory. */
+static size_t room_for(size_t size)
+{
+    if (size > MOST / 2)
+        return 0;
+    size_t room = round_up(size > 0 ? size : 1, UNIT), step = UNIT;
+    while (step * 2 * STEPS <= room)
+        step *= 2;
+    return round_up(room, step);
+}
+
+/* Take @room bytes of the file for ever. 0: no file has so many. */
+static uint64_t take_place(const struct ddpi_window_file *file, size_t room)
+{
+    uint64_t unit = room >= DDPI_HUGE_PAGE ? DDPI_HUGE_PAGE : UNIT, at;
+    uint64_t taken = atomic_load_explicit(file->taken, memory_order_relaxed);
+    do {
+        if (taken > MOST - file->from - unit - room)
+            return 0;
+        at = round_up(file->from + taken, unit);
+    } while (!atomic_compare_exchange_weak_explicit(file->taken, &taken, at + room - file->from,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return at;
+}
+
+/* A window of this rank in the file that nobody uses. Call under the lock. */
+static struct window *find_free(struct ddpi_windows *windows, size_t room)
+{
+    ddpi_list_for_each (node, &windows->list) {
+        struct window *window = window_of(node);
+        if (window->own && window->at != 0 && window->map == NULL && window->room == room)
+            return window;
+    }
+    return NULL;
+}
+
+/* Its last bytes as well, so that the file has them all. */
+static ddp_status allocate(const struct window *window, int fd, struct ddp_error *err)
+{
+    size_t used = round_up(window->size > 0 ? window->size : 1, UNIT);
+    ddp_status status = ddpi_memory_file_allocate(fd, window->at, used, err);
+    if (status == DDP_OK && used < window->room)
+        status = ddpi_memory_file_allocate(fd, window->at + window->room - UNIT, UNIT, err);
+    return status;
+}
+
+/* Enter the pages of @len bytes at @offset into this process's table, where each would cost a fault
+ * in the first operation. A kernel that does not know the advice lets it. */
+static void populate(uint8_t *map, size_t offset, size_t len)
+{
+    size_t before = offset % UNIT;
+    if (len > 0)
+        (void)madvise(map + offset - before, before + len, MADV_POPULATE_WRITE);
+}
+
+/* Let the window lie in huge pages: so the processor looks up few entries where all ranks work on
+ * it. A kernel that does not know the advice, or has no such page, lets it. */
+static void use_huge_pages(const struct window *window)
+{
+    size_t len = window->size / DDPI_HUGE_PAGE * DDPI_HUGE_PAGE;
+    if (len > 0)
+        (void)madvise(window->map, len, MADV_COLLAPSE);
+}
+
+static ddp_status map_shared(struct window *window, int fd, struct ddp_error *err)
+{
+    ddp_status status = allocate(window, fd, err);
+    if (status == DDP_OK)
+        status = ddpi_memory_file_map(fd, window->at, window->room, &window->map, err);
+    if (status == DDP_OK)
+        status = keep_from_children(window, err);
+    if (status != DDP_OK)
+        return status;
+    use_huge_pages(window);
+    populate(window->map, 0, window->size);
+    return DDP_OK;
+}
+
+static ddp_status map_private(struct window *window, struct ddp_error *err)
+{
+    void *map =
+        mmap(NULL, window->room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        return ddpi_error_nomem(err, window->room);
+    window->map = map;
+    return keep_from_children(window, err);
+}
+
+/* A new window, or one that was freed; it has no memory. Call under the lock. */
+static struct window *find_place(struct ddpi_windows *windows, size_t room)
+{
+    if (!ddpi_windows_are_open(windows))
+        return add_window(windows, 0, room);
+    struct window *window = find_free(windows, room);
+    uint64_t at = window == NULL ? take_place(&windows->file, room) : 0;
+    return window != NULL || at == 0 ? window : add_window(windows, at, room);
+}
+
+/* Call under the lock: give the memory back; the place in the file may be used again. */
+static void give_back(struct ddpi_windows *windows, struct window *window)
+{
+    unmap(windows, window);
+    if (window->at == 0)
+        forget(windows, window);
+    else
+        ddpi_memory_file_release(windows->file.fd, window->at, window->room);
+}
+
+/* Call under the lock: give @window memory for @size bytes. */
+static ddp_status map_own(struct ddpi_windows *windows, struct window *window, size_t size,
+                          struct ddp_error *err)
+{
+    window->own = true;
+    window->size = size;
+    ddp_status status =
+        window->at != 0 ? map_shared(window, windows->file.fd, err) : map_private(window, err);
+    if (status == DDP_OK && tsearch(window, &windows->by_address, compare_addresses) == NULL)
+        status = ddpi_error_nomem(err, sizeof *window);
+    return status;
+}
+
+ddp_status ddpi_windows_make(struct ddpi_windows *windows, size_t size, void **ret,
+                             struct ddp_error *err)
+{
+    size_t room = room_for(size);
     pthread_mutex_lock(&windows->lock);
-    ddpi_list_for_each_safe (node, &windows->list) {
-        struct ddpi_window *window = ddpi_container_of(node, struct ddpi_window, link);
-        if (window->part == address)
-            found = window;
+    struct window *window = room > 0 ? find_place(windows, room) : NULL;
+    ddp_status status = window != NULL ? map_own(windows, window, size, err) : DDP_E_NOMEM;
+    if (status == DDP_OK) {
+        *ret = window->map;
+        windows->shared += window->at != 0;
+    } else if (window != NULL) {
+        give_back(windows, window);
+    } else {
+        (void)ddpi_error_nomem(err, size);
+    }
+    pthread_mutex_unlock(&windows->lock);
+    return status;
+}
+
+bool ddpi_windows_free(struct ddpi_windows *windows, const void *address)
+{
+    pthread_mutex_lock(&windows->lock);
+    struct window *window = window_around(windows, address);
+    bool found = window != NULL && window->map == address;
+    if (found) {
+        windows->shared -= window->at != 0;
+        give_back(windows, window);
     }
     pthread_mutex_unlock(&windows->lock);
     return found;
 }
 
-void ddpi_windows_remove(struct ddpi_windows *windows, struct ddpi_window *window)
+bool ddpi_windows_spot(struct ddpi_windows *windows, const void *address, size_t len,
+                       struct ddpi_window_spot *ret_spot)
+{
+    if (atomic_load_explicit(&windows->shared, memory_order_relaxed) == 0)
+        return false;
+    pthread_mutex_lock(&windows->lock);
+    const struct window *window = window_around(windows, address);
+    bool found = window != NULL && window->at != 0 && window->standing != DDPI_WINDOW_UNUSABLE;
+    size_t offset = found ? (size_t)((uintptr_t)address - (uintptr_t)window->map) : 0;
+    found = found && offset <= window->size && len <= window->size - offset;
+    if (found)
+        *ret_spot = (struct ddpi_window_spot){window->at, window->room, offset};
+    pthread_mutex_unlock(&windows->lock);
+    return found;
+}
+
+/* ---- those that ranks have shown ---- */
+
+enum ddpi_window_standing ddpi_windows_standing(struct ddpi_windows *windows,
+                                                const struct ddpi_window_spot *spot, size_t len)
+{
+    enum ddpi_window_standing standing = DDPI_WINDOW_UNKNOWN;
+    if (spot->offset > spot->room || len > spot->room - spot->offset)
+        return DDPI_WINDOW_UNUSABLE;
+    pthread_mutex_lock(&windows->lock);
+    const struct window *window = window_at(windows, spot->at);
+    if (window != NULL)
+        standing = window->room == spot->room ? window->standing : DDPI_WINDOW_UNUSABLE;
+    pthread_mutex_unlock(&windows->lock);
+    return standing;
+}
+
+/* Call under the lock. */
+static bool map_foreign(struct window *window, const struct ddpi_window_file *file)
+{
+    struct ddp_error err;
+    bool is_place = window->at >= file->from && window->at % UNIT == 0 &&
+                    window->room % UNIT == 0 && window->room > 0 && window->at <= MOST &&
+                    window->room <= MOST;
+    return is_place &&
+           ddpi_memory_file_check(file->fd, window->at + window->room, "a window", &err) ==
+               DDP_OK &&
+           ddpi_memory_file_map(file->fd, window->at, window->room, &window->map, &err) == DDP_OK &&
+           keep_from_children(window, &err) == DDP_OK;
+}
+
+bool ddpi_windows_map(struct ddpi_windows *windows, const struct ddpi_window_spot *spot, size_t len)
 {
     pthread_mutex_lock(&windows->lock);
-    ddpi_list_remove(&window->link);
-    windows->shared -= window->shared;
+    struct window *window = window_at(windows, spot->at);
+    if (window == NULL)
+        window = add_window(windows, spot->at, spot->room);
+    bool mapped = window != NULL;
+    if (mapped) {
+        window->settles = true;
+        mapped = window->map != NULL || (!window->own && map_foreign(window, &windows->file));
+    }
+    if (mapped)
+        populate(window->map, spot->offset, len);
     pthread_mutex_unlock(&windows->lock);
+    return mapped;
 }
 
-/* Whether @len bytes at @offset are in the part of @rank. */
-static bool is_inside(const struct ddpi_window *window, uint32_t rank, uint64_t offset, size_t len)
+void ddpi_windows_settle(struct ddpi_windows *windows, bool usable)
 {
-    size_t size = window->parts[rank].size;
-    return window->shared && offset <= size && len <= size - offset;
-}
-
-struct ddpi_window_spot ddpi_windows_spot(struct ddpi_windows *windows, const void *address,
-                                          size_t len)
-{
-    struct ddpi_window_spot spot = {.window = 0};
     pthread_mutex_lock(&windows->lock);
     ddpi_list_for_each (node, &windows->list) {
-        const struct ddpi_window *window = ddpi_container_of(node, struct ddpi_window, link);
-        uint64_t offset = (uintptr_t)address - (uintptr_t)window->part;
-        if (is_inside(window, window->rank, offset, len))
-            spot = (struct ddpi_window_spot){.window = window->number, .offset = offset};
+        struct window *window = window_of(node);
+        if (!window->settles)
+            continue;
+        window->settles = false;
+        window->standing = usable ? DDPI_WINDOW_KNOWN : DDPI_WINDOW_UNUSABLE;
+        if (!usable && !window->own)
+            unmap(windows, window);
     }
     pthread_mutex_unlock(&windows->lock);
-    return spot;
 }
 
-uint8_t *ddpi_windows_at(struct ddpi_windows *windows, uint32_t rank,
-                         const struct ddpi_window_spot *spot, size_t len)
+uint8_t *ddpi_windows_at(struct ddpi_windows *windows, const struct ddpi_window_spot *spot)
 {
-    uint8_t *address = NULL;
     pthread_mutex_lock(&windows->lock);
-    ddpi_list_for_each (node, &windows->list) {
-        const struct ddpi_window *window = ddpi_container_of(node, struct ddpi_window, link);
-        if (window->number == spot->window && rank < window->nranks &&
-            is_inside(window, rank, spot->offset, len))
-            address = window->map + window->parts[rank].at + spot->offset;
-    }
+    const struct window *window = window_at(windows, spot->at);
+    uint8_t *address = window != NULL && window->map != NULL ? window->map + spot->offset : NULL;
     pthread_mutex_unlock(&windows->lock);
     return address;
 }

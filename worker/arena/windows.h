@@ -1,13 +1,14 @@
 /*
- * windows.h - buffers that the ranks of a communicator have in memory that all of them see: where
- * they are, and where the buffers of other ranks are.
+ * windows.h - buffers in memory that all ranks of a communicator can see: those of this rank, and
+ * where it sees those of others.
  *
- * All ranks make a window together, and give it up together, so all have the same windows at the
- * same operation, under the same numbers. A window has a part for each rank, one after the other in
- * one memory file, which every rank maps at an address of its own. What another rank says about its
- * buffer is checked against the part of that rank before it is used.
+ * A window is a stretch of the arena's memory file. A rank makes one without the others. When it
+ * uses a buffer in a window it shows the others where the window is in the file; who has not seen
+ * the window before maps it. All ranks see what each has shown in an operation, so all know the
+ * same windows at the next one.
  *
- * Where ranks do not share memory, a window is this rank's part alone: memory like any other.
+ * Any rank may write to the whole file anyway. What it shows is checked against the file's size, so
+ * that this rank gets no signal, and against what was shown of the window before.
  */
 #ifndef DDPI_WINDOWS_H
 #define DDPI_WINDOWS_H
@@ -19,45 +20,21 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* A part begins at a multiple of this, which is one of every page size. */
-enum { DDPI_WINDOW_UNIT = 64 * 1024 };
-
-struct ddpi_window;
-
-/* ---- one window ---- */
-
-/* Plan a window in which rank r has @sizes[r] bytes, of which this is @rank; it has no memory yet.
- * Frees nothing on failure. DDP_E_NOMEM: no address space has so many bytes. */
-ddp_status ddpi_window_plan(const uint64_t *sizes, uint32_t nranks, uint32_t rank,
-                            struct ddpi_window **ret_window, struct ddp_error *err);
-
-/* The memory file of @window, for all ranks; the caller closes it. */
-ddp_status ddpi_window_make(const struct ddpi_window *window, int *ret_fd, struct ddp_error *err);
-
-/* Map the file @fd, which stays the caller's, and allocate this rank's part. DDP_E_PROTOCOL: it is
- * not the file of such a window. */
-ddp_status ddpi_window_map(struct ddpi_window *window, int fd, struct ddp_error *err);
-
-/* All ranks have mapped it: let this rank reach every part without a page fault. */
-void ddpi_window_settle(struct ddpi_window *window);
-
-/* Give @window memory for this rank alone. */
-ddp_status ddpi_window_map_own(struct ddpi_window *window, struct ddp_error *err);
-
-/* This rank's part. */
-void *ddpi_window_own(const struct ddpi_window *window);
-uint32_t ddpi_window_number(const struct ddpi_window *window);
-
-/* Unmap it. NULL is allowed. */
-void ddpi_window_free(struct ddpi_window *window);
-
-/* ---- those of a communicator ---- */
+/* Where windows are made: in the file @fd from byte @from on, of which all ranks together have
+ * taken *@taken bytes. */
+struct ddpi_window_file {
+    int fd;
+    uint64_t from;
+    _Atomic uint64_t *taken;
+};
 
 struct ddpi_windows {
     pthread_mutex_t lock;
-    struct ddpi_list list;
-    uint32_t made;           /* the number of the latest one */
-    _Atomic uint32_t shared; /* how many of them all ranks see */
+    struct ddpi_list list;        /* this rank's, and those of others that it has mapped */
+    void *by_place, *by_address;  /* trees: of those in the file, and of this rank's in memory */
+    struct ddpi_window_file file; /* if it is open */
+    atomic_bool is_open;
+    _Atomic uint32_t shared; /* how many windows of this rank are in the file */
 };
 
 void ddpi_windows_init(struct ddpi_windows *windows);
@@ -65,27 +42,51 @@ void ddpi_windows_init(struct ddpi_windows *windows);
 /* Free all; in a forked child, which does not have their memory, only what describes them. */
 void ddpi_windows_finish(struct ddpi_windows *windows, bool is_child);
 
-/* Takes @window over and gives it its number, from 1. */
-void ddpi_windows_add(struct ddpi_windows *windows, struct ddpi_window *window);
+/* From now on windows are made in @file, which stays the caller's. Once. */
+void ddpi_windows_open(struct ddpi_windows *windows, const struct ddpi_window_file *file);
+bool ddpi_windows_are_open(const struct ddpi_windows *windows);
 
-/* The window in which this rank's part begins at @address; NULL: there is none. And take it out:
- * it is the caller's. */
-struct ddpi_window *ddpi_windows_find(struct ddpi_windows *windows, const void *address);
-void ddpi_windows_remove(struct ddpi_windows *windows, struct ddpi_window *window);
+/* ---- those of this rank ---- */
 
-/* A buffer in a window, as its rank tells others. */
+/* Make one of @size bytes, zeroed, at *@ret. Where the windows are not open, only this rank sees
+ * it. DDP_E_NOMEM, DDP_E_SYSTEM: there is no memory, or a limit forbids it. */
+ddp_status ddpi_windows_make(struct ddpi_windows *windows, size_t size, void **ret,
+                             struct ddp_error *err);
+
+/* Free the one that begins at @address; false: there is none. */
+bool ddpi_windows_free(struct ddpi_windows *windows, const void *address);
+
+/* A buffer in a window, as its rank shows it. */
 struct ddpi_window_spot {
-    uint64_t offset; /* in the rank's part */
-    uint32_t window; /* its number; 0: the buffer is not in a window that all ranks see */
-    uint32_t unused;
+    uint64_t at, room; /* the window: where it begins in the file, and its bytes there */
+    uint64_t offset;   /* of the buffer in it */
 };
 
-/* Where the @len bytes at @address are, in the parts of this rank. */
-struct ddpi_window_spot ddpi_windows_spot(struct ddpi_windows *windows, const void *address,
-                                          size_t len);
+/* false: the @len bytes at @address are in no window that others may see. */
+bool ddpi_windows_spot(struct ddpi_windows *windows, const void *address, size_t len,
+                       struct ddpi_window_spot *ret_spot);
 
-/* Where this rank sees the @len bytes that @rank has at @spot; NULL: not in a window. */
-uint8_t *ddpi_windows_at(struct ddpi_windows *windows, uint32_t rank,
-                         const struct ddpi_window_spot *spot, size_t len);
+/* ---- those that ranks have shown ---- */
+
+enum ddpi_window_standing {
+    DDPI_WINDOW_UNKNOWN, /* some rank may not have mapped it */
+    DDPI_WINDOW_KNOWN,   /* all have */
+    DDPI_WINDOW_UNUSABLE,
+};
+
+/* The same on all ranks, which have seen the same spots; and unusable unless @len bytes fit. */
+enum ddpi_window_standing ddpi_windows_standing(struct ddpi_windows *windows,
+                                                const struct ddpi_window_spot *spot, size_t len);
+
+/* Map the unknown window of @spot, and reach its @len bytes there. false: this rank cannot. */
+bool ddpi_windows_map(struct ddpi_windows *windows, const struct ddpi_window_spot *spot,
+                      size_t len);
+
+/* Windows that were mapped since the last call are known now to all ranks, or @usable is false, as
+ * some rank could not map one of them. */
+void ddpi_windows_settle(struct ddpi_windows *windows, bool usable);
+
+/* Where this rank sees the bytes at @spot, whose window it has mapped. */
+uint8_t *ddpi_windows_at(struct ddpi_windows *windows, const struct ddpi_window_spot *spot);
 
 #endif

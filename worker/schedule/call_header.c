@@ -169,7 +169,6 @@ static void describe_call(const struct ddpi_call *call, char text[DDPI_CALL_TEXT
     case DDPI_MONITORED:
     case DDPI_FINALIZE:
     case DDPI_ALLOC:
-    case DDPI_FREE:
         ddpi_call_name(call, text);
     }
 }

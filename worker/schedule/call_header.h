@@ -7,8 +7,8 @@
 #include <ddprun/comm.h>
 #include <stdbool.h>
 
-/* Operations: X(symbol, name). JOIN is the round that ends ddp_comm_init(); FINALIZE
- * passes nothing between ranks. */
+/* Operations: X(symbol, name). JOIN is the round that ends ddp_comm_init(), ALLOC the
+ * meeting of the first ddp_alloc(); FINALIZE passes nothing between ranks. */
 #define DDPI_OPERATION_MAP(X)                \
     X(DDPI_JOIN, "init")                     \
     X(DDPI_BARRIER, "barrier")               \
@@ -24,8 +24,7 @@
     X(DDPI_SEND, "send")                     \
     X(DDPI_RECV, "recv")                     \
     X(DDPI_FINALIZE, "finalize")             \
-    X(DDPI_ALLOC, "alloc")                   \
-    X(DDPI_FREE, "free")
+    X(DDPI_ALLOC, "alloc")
 
 enum ddpi_operation {
 #define DDPI_OPERATION_ENUM(symbol, name) symbol,

@@ -76,11 +76,6 @@ static const struct shape {
                     .send = PART,
                     .recv = ALL_PARTS,
                     .in_place = "send must be this rank's part of recv"},
-    [DDPI_FREE] = {.ring = DDPI_RING_ALL_GATHER,
-                   .has_ring = true,
-                   .send = PART,
-                   .recv = ALL_PARTS,
-                   .in_place = "send must be this rank's part of recv"},
     [DDPI_SEND] = {.ring = DDPI_RING_BROADCAST, .has_ring = true, .message = true, .send = PART},
     [DDPI_RECV] = {.ring = DDPI_RING_BROADCAST, .has_ring = true, .message = true, .recv = PART},
 };

@@ -493,33 +493,36 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t
 /**
  * Allocate @bytes of host memory, zeroed, that collectives of @comm work in without copying.
  *
- * All ranks call it, in the same order with other operations; each may ask for another size, or for
- * 0. Where all ranks share memory (one machine, at most 256 ranks, not DDP_ALGORITHM_RING), they
- * map what all of them get: so an operation in which every buffer of every rank lies in such memory
- * reads and writes these buffers directly. If a single buffer lies elsewhere, the operation takes
- * the usual way through shared memory. Results are the same, to the bit. Otherwise this is ordinary
- * memory. A communicator that is made of @comm has windows of its own: buffers of its parent are
- * like any others to it.
+ * A rank calls it when it likes, without the others, and in any thread. Only where @comm has
+ * carried out no operation on host memory yet, and its ranks share memory, the call is an operation
+ * itself: all ranks make it, and it blocks until they have met.
+ *
+ * Ranks that share memory (one machine, at most 256 ranks, not DDP_ALGORITHM_RING) can see what
+ * each of them allocates here. An operation on more than 16 KiB in which every buffer of every rank
+ * lies in such memory reads and writes these buffers directly; the first one that uses a block
+ * takes a moment longer, as ranks map it. If a single buffer lies elsewhere, or a rank has no
+ * addresses left (RLIMIT_AS), the operation takes the usual way through shared memory. Results are
+ * the same, to the bit. Where ranks do not share memory this is ordinary memory. A communicator
+ * that is made of @comm has memory of its own: buffers of its parent are like any others to it.
  *
  * The program may use the memory as it likes, except that children of fork() do not have it. Free
  * it with ddp_free(); ddp_comm_destroy() frees what is left. On DDP_OK, *@ret is aligned to pages.
- * What a rank has that died is there until the others have freed it. After an operation has failed,
- * ranks that do not know it yet may still write to its output buffers. Blocks until all ranks have
- * called it.
+ * What a rank has that died is there until the others have destroyed @comm. After an operation has
+ * failed, ranks that do not know it yet may still write to its output buffers.
  *
- * DDP_E_SYSTEM, DDP_E_NOMEM: some rank, which the sentence names, has no such memory, or a limit
- * (RLIMIT_FSIZE) forbids it; no rank gets any, and @comm stays usable.
+ * DDP_E_SYSTEM, DDP_E_NOMEM: this rank has no such memory, or a limit (RLIMIT_FSIZE) forbids it;
+ * @comm stays usable. Anything else: @comm has failed.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_alloc(ddp_comm *comm, size_t bytes, void **ret,
                                             struct ddp_error *err);
 
 /**
- * Free what ddp_alloc() has returned as @ptr. All ranks call it, for the same call of ddp_alloc():
- * after all have, no operation uses the memory. Blocks until then. If @comm has failed, this rank
- * frees it alone.
+ * Free what ddp_alloc() has returned as @ptr, which no operation that is under way may use. The
+ * system has the memory back at once. Does not block, unless @comm has failed: then until what was
+ * started has ended.
  *
- * The memory is freed, whatever is returned but DDP_E_INVALID: @ptr is something else.
- * DDP_E_MISMATCH: another rank frees something else.
+ * DDP_E_INVALID: @ptr is something else, this is a child of fork(), or a group of calls is open
+ * (ddp_group_start()), in which ddp_alloc() is refused as well.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_free(ddp_comm *comm, void *ptr, struct ddp_error *err);
 
