@@ -66,17 +66,37 @@ START_TEST(blocks_are_made_and_freed)
 }
 END_TEST
 
+/* Whether a descriptor or a mapping of this process keeps the ranks' memory in use. */
+static bool holds_memory(void)
+{
+    char line[512], path[32];
+    bool holds = false;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    if (maps == NULL)
+        return true;
+    while (fgets(line, sizeof line, maps) != NULL)
+        holds = holds || strstr(line, "ddprun-arena") != NULL;
+    fclose(maps);
+    for (int fd = 0; fd < 256; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        ssize_t len = readlink(path, line, sizeof line - 1);
+        line[len > 0 ? len : 0] = '\0';
+        holds = holds || strstr(line, "ddprun-arena") != NULL;
+    }
+    return holds;
+}
+
 /* A child has neither the memory nor the communicator, and the parent keeps both. */
 static void fork_with_block(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     uint8_t *block;
     int status;
-    (void)world;
     CHECK_OK(ddp_alloc(comm, PAGE, (void **)&block, err));
     memset(block, 7, PAGE);
+    CHECK(holds_memory() == !world->tcp);
     pid_t child = fork();
     if (child == 0) {
-        bool refused = ddp_free(comm, block, NULL) == DDP_E_INVALID &&
+        bool refused = !holds_memory() && ddp_free(comm, block, NULL) == DDP_E_INVALID &&
                        ddp_alloc(comm, PAGE, (void **)&block, NULL) == DDP_E_INVALID;
         ddp_comm_destroy(comm);
         if (!refused)
@@ -202,6 +222,10 @@ static void limit_files(struct world *world, uint32_t rank, ddp_comm *comm)
         CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
         CHECK(ddp_alloc(comm, 6 << 20, &block, &error) == DDP_E_SYSTEM);
         CHECK(strstr(error.msg, "rank 1: ") != NULL && strstr(error.msg, "ulimit -f") != NULL);
+        limit.rlim_cur = 128 << 20;
+        CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+        CHECK(ddp_alloc(comm, (size_t)1 << 32, &block, &error) == DDP_E_SYSTEM);
+        CHECK_OK(ddp_alloc(comm, 6 << 20, &block, err)); /* what was refused takes no room */
     } else {
         CHECK_OK(ddp_alloc(comm, 6 << 20, &block, err));
         CHECK_OK(ddp_free(comm, block, err));
@@ -230,7 +254,7 @@ static void ask_for_too_much(struct world *world, uint32_t rank, ddp_comm *comm)
     CHECK(strstr(error.msg, "rank 1: ") != NULL);
     ddp_status status = ddp_alloc(comm, SIZE_MAX / 16, &block, &error);
     CHECK(status == DDP_E_NOMEM || status == DDP_E_SYSTEM);
-    CHECK_OK(ddp_comm_check(comm, err));
+    CHECK_OK(ddp_alloc(comm, PAGE, &block, err));
 }
 
 START_TEST(sizes_beyond_any_memory_are_refused)
@@ -242,35 +266,75 @@ START_TEST(sizes_beyond_any_memory_are_refused)
 }
 END_TEST
 
+/* Before any other operation ranks meet, in whatever they call. */
 static void call_different(struct world *world, uint32_t rank, ddp_comm *comm)
 {
-    void *block;
-    struct ddp_error error;
-    (void)world;
-    ddp_status status =
-        rank == 0 ? ddp_alloc(comm, PAGE, &block, &error) : ddp_barrier(comm, NULL, &error);
-    CHECK(status == DDP_E_MISMATCH);
-    CHECK(strstr(error.msg, "alloc #") != NULL && strstr(error.msg, "barrier #") != NULL);
+    uint8_t *block, byte = 1;
+    ddp_request *request;
+    const struct ddp_operation recv = {.size = sizeof recv,
+                                       .kind = DDP_KIND_RECV,
+                                       .recv = &byte,
+                                       .count = 1,
+                                       .dtype = DDP_UINT8,
+                                       .peer = (rank + 1) % world->nranks};
+    CHECK_OK(ddp_start(comm, &recv, &request, err)); /* alloc does not wait for it */
+    if (rank % 2 == 0)
+        CHECK_OK(ddp_alloc(comm, PAGE, (void **)&block, err));
+    else
+        CHECK_OK(ddp_all_reduce(comm, &byte, &byte, 0, DDP_UINT8, DDP_SUM, NULL, err));
+    if (rank % 2 == 0)
+        CHECK_OK(ddp_all_reduce(comm, &byte, &byte, 0, DDP_UINT8, DDP_SUM, NULL, err));
+    else
+        CHECK_OK(ddp_alloc(comm, PAGE, (void **)&block, err));
+    uint8_t sent = (uint8_t)rank;
+    CHECK_OK(
+        ddp_send(comm, &sent, 1, DDP_UINT8, (rank + world->nranks - 1) % world->nranks, NULL, err));
+    CHECK_OK(ddp_request_wait(request, 0, NULL, err));
+    CHECK(byte == (rank + 1) % world->nranks);
+    ddp_request_free(request);
 }
 
+/* A rank waits for those before it. */
 static void call_alone(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     void *block;
     struct ddp_error error = {0};
-    if (rank == 1)
-        world_await_steps(world, 0, 1);
+    if (rank == 0)
+        world_await_steps(world, 1, 1);
     else
         CHECK(ddp_alloc(comm, PAGE, &block, &error) == DDP_E_TIMEOUT);
-    if (rank == 0)
-        world_step(world, 0);
-    CHECK(rank != 0 || strstr(error.msg, "rank 1") != NULL);
+    if (rank == 1)
+        world_step(world, 1);
+    CHECK(rank != 1 || strstr(error.msg, "rank 0") != NULL);
 }
 
-/* Before any other operation it is one itself. */
+static void *alloc_in_thread(void *arg)
+{
+    void *block;
+    CHECK_OK(ddp_alloc(arg, 100000, &block, err));
+    memset(block, 1, 100000);
+    CHECK_OK(ddp_free(arg, block, err));
+    return NULL;
+}
+
+/* On each rank another number of them. */
+static void call_in_threads(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    pthread_t threads[WORLD_MAX];
+    (void)world;
+    for (uint32_t i = 0; i <= rank; i++)
+        CHECK(pthread_create(&threads[i], NULL, alloc_in_thread, comm) == 0);
+    CHECK_OK(ddp_barrier(comm, NULL, err));
+    for (uint32_t i = 0; i <= rank; i++)
+        pthread_join(threads[i], NULL);
+    CHECK_OK(ddp_comm_check(comm, err));
+}
+
 START_TEST(the_first_call_meets_the_other_ranks)
 {
-    rank_body *const bodies[] = {call_different, call_alone};
-    struct world world = {.nranks = 2, .timeout_ms = bodies[_i] == call_alone ? TIMEOUT_MS : 0};
+    rank_body *const bodies[] = {call_different, call_in_threads, call_alone};
+    bool alone = bodies[_i] == call_alone;
+    struct world world = {.nranks = alone ? 2 : 5, .timeout_ms = alone ? TIMEOUT_MS : 0};
     world_open(&world);
     world_run(&world, bodies[_i]);
     world_close(&world);
@@ -440,7 +504,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, ranks_may_be_threads, 0, 2);
     tcase_add_test(tcase, limits_are_an_error_of_their_rank);
     tcase_add_loop_test(tcase, sizes_beyond_any_memory_are_refused, 0, 2);
-    tcase_add_loop_test(tcase, the_first_call_meets_the_other_ranks, 0, 2);
+    tcase_add_loop_test(tcase, the_first_call_meets_the_other_ranks, 0, 3);
     tcase_add_loop_test(tcase, ranks_change_their_blocks_alone, 0, 4);
     tcase_add_test(tcase, a_rank_may_be_unable_to_see_others);
     tcase_add_loop_test(tcase, memory_outlives_a_rank, 0, 2);

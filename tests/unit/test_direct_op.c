@@ -490,7 +490,7 @@ START_TEST(a_rank_that_stops_at_work_is_known)
     ck_assert_uint_eq(ddpi_arena_next_round(world.ranks[0].arena), round);
     ddpi_arena_set_call(world.ranks[0].arena, round, &world.ranks[0].task.call);
     world.ranks[0].op.round = round;
-    ddpi_direct_show(&world.ranks[0].op);
+    ddpi_arena_set_buffers(world.ranks[0].arena, round, &world.ranks[0].op.own);
     ddpi_arena_arrive(world.ranks[0].arena, round);
     ddpi_arena_set_busy(world.ranks[0].arena, round);
     uint64_t work = ddpi_arena_next_work(world.ranks[0].arena, round);

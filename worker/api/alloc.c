@@ -5,36 +5,25 @@
 #include "arena_run.h"
 #include "error.h"
 #include "grouped_calls.h"
-#include "parent_call.h"
 #include "runs.h"
 
-/* The first operation of the ranks makes their arena: where there was none yet, meet for it. What
- * was started may be that operation. */
-static ddp_status meet_in_arena(struct ddp_comm *comm, struct ddp_error *err)
-{
-    const struct ddpi_call call = {.operation = DDPI_ALLOC, .count = 1};
-    uint8_t here = 0, all[DDPI_ARENA_RANKS];
-    if (!ddpi_arena_is_chosen(comm) || ddpi_windows_are_open(&comm->windows))
-        return ddpi_comm_report(comm, err);
-    ddpi_runs_drain(comm);
-    return ddpi_windows_are_open(&comm->windows) ? ddpi_comm_report(comm, err)
-                                                 : ddpi_parent_call(comm, &call, &here, all, err);
-}
-
-static ddp_status check_place(struct ddp_comm *comm, const char *name, struct ddp_error *err)
+static ddp_status have_arena(struct ddp_comm *comm, struct ddp_error *err)
 {
     ddp_status status = ddpi_comm_check_home(comm, err);
-    return status == DDP_OK ? ddpi_group_refuse(comm, name, err) : status;
+    if (status == DDP_OK)
+        status = ddpi_group_refuse(comm, "ddp_alloc", err);
+    if (status == DDP_OK)
+        status = ddpi_comm_report(comm, err);
+    bool has_to_meet = ddpi_arena_is_chosen(comm) && !ddpi_windows_are_open(&comm->windows);
+    return status == DDP_OK && has_to_meet ? ddpi_arena_have(comm, err) : status;
 }
 
 ddp_status ddp_alloc(ddp_comm *comm, size_t bytes, void **ret, struct ddp_error *err)
 {
-    ddp_status status = check_place(comm, "ddp_alloc", err);
-    if (status == DDP_OK)
-        status = meet_in_arena(comm, err);
+    struct ddp_error cause;
+    ddp_status status = have_arena(comm, err);
     if (status != DDP_OK)
         return status;
-    struct ddp_error cause;
     status = ddpi_windows_make(&comm->windows, bytes, ret, &cause);
     return status == DDP_OK ? DDP_OK
                             : ddpi_error_set(err, status, "rank %u: %s", comm->rank, cause.msg);
@@ -44,7 +33,7 @@ ddp_status ddp_alloc(ddp_comm *comm, size_t bytes, void **ret, struct ddp_error 
 ddp_status ddp_free(ddp_comm *comm, void *ptr, struct ddp_error *err)
 {
     struct ddp_error ignored;
-    ddp_status status = check_place(comm, "ddp_free", err);
+    ddp_status status = ddpi_comm_check_home(comm, err);
     if (status != DDP_OK)
         return status;
     if (ddpi_comm_report(comm, &ignored) != DDP_OK)

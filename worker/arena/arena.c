@@ -113,6 +113,8 @@ static ddp_status map_file(struct ddpi_arena *arena, struct ddp_error *err)
 {
     ddp_status status = ddpi_memory_file_map(arena->fd, 0, arena->file_size, &arena->map, err);
     arena->shared = (struct shared *)(void *)arena->map;
+    if (status == DDP_OK && madvise(arena->map, arena->file_size, MADV_DONTFORK) != 0)
+        return ddpi_error_sys(err, errno, "keep shared memory from children");
     return status;
 }
 
@@ -191,6 +193,12 @@ void ddpi_arena_destroy(struct ddpi_arena *arena)
         close(arena->fd);
     ddpi_free(arena->views);
     ddpi_free(arena);
+}
+
+void ddpi_arena_disown(struct ddpi_arena *arena)
+{
+    if (arena != NULL)
+        arena->map = NULL;
 }
 
 void ddpi_arena_enter(struct ddpi_arena *arena, uint32_t rank)

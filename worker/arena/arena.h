@@ -40,6 +40,9 @@ ddp_status ddpi_arena_attach(int fd, uint32_t nranks, struct ddpi_arena **ret_ar
 int ddpi_arena_fd(const struct ddpi_arena *arena);
 void ddpi_arena_destroy(struct ddpi_arena *arena);
 
+/* In a child of fork(), which does not have the memory: only destroy it afterwards. */
+void ddpi_arena_disown(struct ddpi_arena *arena);
+
 /* Which rank uses this mapping, in this process. */
 void ddpi_arena_enter(struct ddpi_arena *arena, uint32_t rank);
 
@@ -125,9 +128,9 @@ bool ddpi_arena_all_finished(const struct ddpi_arena *arena, uint64_t round, uin
 
 enum { DDPI_ARENA_SHARES = 1024 }; /* the most shares of a round */
 
-/* This rank spent @ns on copies and reductions of an operation, or DDPI_NO_TIME: it could not. It
- * tells so with its arrival in the next round. And the most that a rank has told with its arrival
- * in @round. */
+/* This rank spent @ns on copies and reductions of an operation, or DDPI_NO_TIME: it could not read
+ * or map what others have. It tells so with its arrival in the next round. And the most that a rank
+ * has told with its arrival in @round. */
 #define DDPI_NO_TIME UINT64_MAX
 void ddpi_arena_tell_time(struct ddpi_arena *arena, uint64_t ns);
 uint64_t ddpi_arena_longest_time(const struct ddpi_arena *arena, uint64_t round);

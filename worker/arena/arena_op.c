@@ -405,7 +405,7 @@ void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct
     set_pieces(op);
     op->chunked = !is_short(op) && ddpi_chunks_are_possible(op);
     op->may_show = op->room == DDPI_ARENA_LARGE && ddpi_direct_is_possible(op);
-    op->shows = op->may_show && ddpi_direct_can_show(op);
+    op->shows = op->may_show && ddpi_direct_find_own(op, &op->own);
     choose_way(op); /* on every rank at this place, so that all choose the same */
     if (!op->shows)
         copy_own_part(op);
@@ -492,7 +492,7 @@ static enum ddpi_arena_result start_round(struct ddpi_arena_op *op, struct ddp_e
     if (!op->checked)
         ddpi_arena_set_call(op->arena, op->round, &op->task->call);
     if (op->shows)
-        ddpi_direct_show(op);
+        ddpi_arena_set_buffers(op->arena, op->round, &op->own);
     else if (!op->counted)
         copy_counts_in(op);
     else if (is_single(op))
@@ -560,6 +560,7 @@ static bool meet_shown(struct ddpi_arena_op *op)
     bool found = shown != DDPI_SHOWN_BY_SOME && ddpi_direct_find(op);
     if (shown == DDPI_SHOWN_NEW) {
         op->maps = true;
+        op->unmapped = !found;
         ddpi_arena_tell_time(op->arena, found ? 0 : DDPI_NO_TIME);
         arrive_again(op);
     } else if (found) {
@@ -573,7 +574,7 @@ static bool meet_shown(struct ddpi_arena_op *op)
 /* In the second round all have told whether they could map the windows. */
 static void meet_mapped(struct ddpi_arena_op *op)
 {
-    bool usable = ddpi_arena_longest_time(op->arena, op->round) != DDPI_NO_TIME;
+    bool usable = !op->unmapped && ddpi_arena_longest_time(op->arena, op->round) != DDPI_NO_TIME;
     ddpi_arena_tell_arrived(op->arena);
     ddpi_windows_settle(ddpi_arena_windows(op->arena), usable);
     op->maps = op->worked = false;

@@ -35,7 +35,8 @@ struct ddpi_arena_op {
     bool counted;  /* the counts of uneven parts are exchanged */
     bool may_show; /* this is the first round, in which ranks may show buffers in windows */
     bool shows;    /* this one does; it copies nothing in */
-    bool maps;     /* all have, and have mapped windows: this round tells whether each could */
+    bool maps;     /* all do, and this round tells whether each could map what was new to it */
+    bool unmapped; /* this rank could not */
     bool direct;   /* all buffers are in windows, and nothing is copied through pieces */
     bool chunked;  /* each rank reduces a chunk (chunks_op.h) */
     bool worked;   /* this rank has reduced its chunk, or read others, and has arrived again */
@@ -44,8 +45,9 @@ struct ddpi_arena_op {
     uint32_t unread;          /* that rank */
     struct ddpi_copy_way way; /* which bytes take from one rank to another */
     uint64_t spent_ns;        /* if timed: how long copies and reductions have taken until now */
-    size_t sent_before;       /* what the task had sent before the operation */
-    size_t piece;             /* bytes of a piece that are used, a multiple of the element size */
+    struct ddpi_arena_buffers own; /* if it shows */
+    size_t sent_before;            /* what the task had sent before the operation */
+    size_t piece; /* bytes of a piece that are used, a multiple of the element size */
     size_t block; /* and of the part of each rank in it, for operations with such parts */
     size_t done; /* bytes of the longest part, or of the buffer, in earlier rounds; or that are read
                     of a part */

@@ -29,10 +29,6 @@ static const struct ddpi_arena_row rows[] = {
                          .in = DDPI_PARTS,
                          .takes = DDPI_EVERY,
                          .out_of_each = true},
-    [DDPI_ALLOC] = {.copies_in = DDPI_EVERY,
-                    .in = DDPI_WHOLE,
-                    .takes = DDPI_EVERY,
-                    .out_of_each = true},
 };
 
 const struct ddpi_arena_row *ddpi_arena_row(enum ddpi_operation operation)

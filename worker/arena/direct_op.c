@@ -67,8 +67,7 @@ static struct ddpi_extents extents_of(const struct ddpi_arena_op *op, uint32_t r
     return ddpi_call_extents(&op->task->call, rank, ddpi_arena_ranks(op->arena));
 }
 
-/* false: a buffer of this rank is in no window. */
-static bool find_own(const struct ddpi_arena_op *op, struct ddpi_arena_buffers *ret)
+bool ddpi_direct_find_own(const struct ddpi_arena_op *op, struct ddpi_arena_buffers *ret)
 {
     const struct ddpi_task *task = op->task;
     struct ddpi_windows *windows = ddpi_arena_windows(op->arena);
@@ -79,20 +78,6 @@ static bool find_own(const struct ddpi_arena_op *op, struct ddpi_arena_buffers *
             ddpi_windows_spot(windows, task->send, extents.send * size, &ret->send)) &&
            (extents.recv == 0 ||
             ddpi_windows_spot(windows, task->recv, extents.recv * size, &ret->recv));
-}
-
-bool ddpi_direct_can_show(const struct ddpi_arena_op *op)
-{
-    struct ddpi_arena_buffers buffers;
-    return find_own(op, &buffers);
-}
-
-/* A buffer whose window was freed meanwhile, against the rules, is not shown. */
-void ddpi_direct_show(const struct ddpi_arena_op *op)
-{
-    struct ddpi_arena_buffers buffers;
-    if (find_own(op, &buffers))
-        ddpi_arena_set_buffers(op->arena, op->round, &buffers);
 }
 
 /* The standing of a buffer with @parts parts, 0: there is none. */

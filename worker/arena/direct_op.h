@@ -14,11 +14,8 @@
 /* Whether @op could go this way, if all buffers lie in windows; the same on all ranks. */
 bool ddpi_direct_is_possible(const struct ddpi_arena_op *op);
 
-/* Whether the buffers of this rank do. */
-bool ddpi_direct_can_show(const struct ddpi_arena_op *op);
-
-/* Show where they are, before this rank arrives in the round. */
-void ddpi_direct_show(const struct ddpi_arena_op *op);
+/* Where the buffers of this rank are; false: one is in no window. */
+bool ddpi_direct_find_own(const struct ddpi_arena_op *op, struct ddpi_arena_buffers *ret_buffers);
 
 /* All have arrived: who has shown its buffers? The same on all ranks. */
 enum ddpi_shown {

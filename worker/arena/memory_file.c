@@ -13,7 +13,10 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-enum { SEALS = F_SEAL_SHRINK | F_SEAL_SEAL };
+enum {
+    SEALS = F_SEAL_SHRINK | F_SEAL_SEAL,
+    STRETCH = 32 * 1024 * 1024, /* bytes that are allocated at once */
+};
 
 /* Above this limit the kernel sends a signal that kills. */
 static ddp_status check_limit(size_t size, struct ddp_error *err)
@@ -55,12 +58,17 @@ ddp_status ddpi_memory_file_make(const char *name, size_t size, size_t now, int 
     return status;
 }
 
-ddp_status ddpi_memory_file_check(int fd, size_t size, const char *what, struct ddp_error *err)
+bool ddpi_memory_file_has(int fd, size_t size)
 {
     struct stat info;
     int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &info) != 0 ||
-        info.st_size < (off_t)size)
+    return seals >= 0 && (seals & SEALS) == SEALS && fstat(fd, &info) == 0 &&
+           info.st_size >= (off_t)size;
+}
+
+ddp_status ddpi_memory_file_check(int fd, size_t size, const char *what, struct ddp_error *err)
+{
+    if (!ddpi_memory_file_has(fd, size))
         return ddpi_error_set(err, DDP_E_PROTOCOL,
                               "the shared memory that was received is not for %s", what);
     return check_limit(size, err);
@@ -73,28 +81,38 @@ static ddp_status check_machine(size_t len, struct ddp_error *err)
     if (sysinfo(&info) != 0)
         return ddpi_error_sys(err, errno, "ask how much memory there is");
     uint64_t most = ((uint64_t)info.totalram + info.totalswap) * info.mem_unit;
-    return len <= most ? DDP_OK
-                       : ddpi_error_set(err, DDP_E_SYSTEM,
-                                        "%zu bytes of shared memory are more than the %llu of this "
-                                        "machine",
-                                        len, (unsigned long long)most);
+    if (len <= most)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_SYSTEM,
+                          "%zu bytes of shared memory are more than the %llu of this machine", len,
+                          (unsigned long long)most);
 }
 
-ddp_status ddpi_memory_file_allocate(int fd, size_t at, size_t len, struct ddp_error *err)
+ddp_status ddpi_memory_file_may_allocate(size_t at, size_t len, struct ddp_error *err)
 {
     ddp_status status = check_limit(at + len, err);
-    if (status == DDP_OK)
-        status = check_machine(len, err);
-    if (status != DDP_OK)
-        return status;
-    int error = posix_fallocate(fd, (off_t)at, (off_t)len);
-    return error == 0 ? DDP_OK : ddpi_error_sys(err, error, "get %zu bytes of shared memory", len);
+    return status == DDP_OK ? check_machine(len, err) : status;
 }
 
-/* A kernel that cannot do it keeps the memory until the file is closed. */
-void ddpi_memory_file_release(int fd, size_t at, size_t len)
+/* A signal makes the kernel give up, and other processes wait for it: so a stretch at a time. */
+ddp_status ddpi_memory_file_allocate(int fd, size_t at, size_t len, struct ddp_error *err)
 {
-    (void)fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)len);
+    ddp_status status = ddpi_memory_file_may_allocate(at, len, err);
+    for (size_t done = 0, part; done < len && status == DDP_OK; done += part) {
+        int error;
+        part = len - done < STRETCH ? len - done : STRETCH;
+        do
+            error = posix_fallocate(fd, (off_t)(at + done), (off_t)part);
+        while (error == EINTR);
+        if (error != 0)
+            status = ddpi_error_sys(err, error, "get %zu bytes of shared memory", len);
+    }
+    return status;
+}
+
+bool ddpi_memory_file_release(int fd, size_t at, size_t len)
+{
+    return fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at, (off_t)len) == 0;
 }
 
 /* Addresses for @len bytes, from a multiple of a huge page on; NULL: there are none. */

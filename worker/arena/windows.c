@@ -2,8 +2,8 @@
  * windows.c - see windows.h. Owns the mappings; the file is the arena's.
  *
  * A rank allocates its window at once, so a shortage is an error and no SIGBUS. What a dead rank
- * had stays until all have unmapped it. Children of fork() do not get the mappings: else they would
- * keep gigabytes alive after the death of a rank, and write to memory of other ranks.
+ * had stays until all have closed the file. Children of fork() get neither the mappings nor the
+ * file: else they would keep gigabytes in use, and write to memory of other ranks.
  *
  * A place in the file keeps its size for ever: who has mapped it once sees what is made there
  * later. Sizes are rounded up to one of few, so that places are used again.
@@ -39,6 +39,7 @@ struct window {
     size_t size; /* what the caller has asked for */
     uint8_t *map;
     bool own;
+    bool busy;    /* a thread gives it memory, or takes it away */
     bool settles; /* all ranks are about to know it */
     enum ddpi_window_standing standing;
 };
@@ -53,6 +54,7 @@ void ddpi_windows_init(struct ddpi_windows *windows)
     pthread_mutex_init(&windows->lock, NULL);
     ddpi_list_init(&windows->list);
     windows->by_place = windows->by_address = NULL;
+    windows->own_end = 0;
     atomic_init(&windows->is_open, false);
     atomic_init(&windows->shared, 0);
 }
@@ -114,39 +116,40 @@ static struct window *add_window(struct ddpi_windows *windows, uint64_t at, size
     return window;
 }
 
-static void unmap(struct ddpi_windows *windows, struct window *window)
+/* From now on the addresses of @window are in none. */
+static void take_address(struct ddpi_windows *windows, struct window *window)
 {
-    if (window->map == NULL)
-        return;
-    if (window->own)
+    if (window->own && window->map != NULL)
         (void)tdelete(window, &windows->by_address, compare_addresses);
-    munmap(window->map, window->room);
+}
+
+static void unmap(struct window *window)
+{
+    if (window->map != NULL)
+        munmap(window->map, window->room);
     window->map = NULL;
 }
 
 static void forget(struct ddpi_windows *windows, struct window *window)
 {
-    unmap(windows, window);
     if (window->at != 0)
         (void)tdelete(window, &windows->by_place, compare_places);
     ddpi_list_remove(&window->link);
     ddpi_free(window);
 }
 
-/* A child's addresses have other memory, or none. */
-static void disown(struct ddpi_windows *windows, struct window *window)
-{
-    if (window->map != NULL && window->own)
-        (void)tdelete(window, &windows->by_address, compare_addresses);
-    window->map = NULL;
-}
-
+/* A child's addresses have other memory, or none. Other ranks may have the file open for longer. */
 void ddpi_windows_finish(struct ddpi_windows *windows, bool is_child)
 {
     ddpi_list_for_each_safe (node, &windows->list) {
+        struct window *window = window_of(node);
+        take_address(windows, window);
         if (is_child)
-            disown(windows, window_of(node));
-        forget(windows, window_of(node));
+            window->map = NULL;
+        else if (window->own && window->at != 0)
+            (void)ddpi_memory_file_release(windows->file.fd, window->at, window->room);
+        unmap(window);
+        forget(windows, window);
     }
     pthread_mutex_destroy(&windows->lock);
 }
@@ -176,9 +179,11 @@ static size_t room_for(size_t size)
     return round_up(room, step);
 }
 
-/* Take @room bytes of the file for ever. 0: no file has so many. */
-static uint64_t take_place(const struct ddpi_window_file *file, size_t room)
+/* Take @room bytes of the file for ever; that there is memory for them is checked before. 0: no
+ * file has so many, or another rank has moved the end back. */
+static uint64_t take_place(struct ddpi_windows *windows, size_t room)
 {
+    const struct ddpi_window_file *file = &windows->file;
     uint64_t unit = room >= DDPI_HUGE_PAGE ? DDPI_HUGE_PAGE : UNIT, at;
     uint64_t taken = atomic_load_explicit(file->taken, memory_order_relaxed);
     do {
@@ -187,6 +192,9 @@ static uint64_t take_place(const struct ddpi_window_file *file, size_t room)
         at = round_up(file->from + taken, unit);
     } while (!atomic_compare_exchange_weak_explicit(file->taken, &taken, at + room - file->from,
                                                     memory_order_relaxed, memory_order_relaxed));
+    if (at < windows->own_end)
+        return 0;
+    windows->own_end = at + room;
     return at;
 }
 
@@ -195,7 +203,8 @@ static struct window *find_free(struct ddpi_windows *windows, size_t room)
 {
     ddpi_list_for_each (node, &windows->list) {
         struct window *window = window_of(node);
-        if (window->own && window->at != 0 && window->map == NULL && window->room == room)
+        if (window->own && window->at != 0 && !window->busy && window->map == NULL &&
+            window->room == room && window->standing != DDPI_WINDOW_UNUSABLE)
             return window;
     }
     return NULL;
@@ -253,55 +262,96 @@ static ddp_status map_private(struct window *window, struct ddp_error *err)
     return keep_from_children(window, err);
 }
 
-/* A new window, or one that was freed; it has no memory. Call under the lock. */
-static struct window *find_place(struct ddpi_windows *windows, size_t room)
+/* A place in the file, 0 if there is none. */
+static uint64_t find_room(struct ddpi_windows *windows, size_t room, struct ddp_error *err)
 {
-    if (!ddpi_windows_are_open(windows))
-        return add_window(windows, 0, room);
-    struct window *window = find_free(windows, room);
-    uint64_t at = window == NULL ? take_place(&windows->file, room) : 0;
-    return window != NULL || at == 0 ? window : add_window(windows, at, room);
+    uint64_t taken = atomic_load_explicit(windows->file.taken, memory_order_relaxed);
+    if (taken <= MOST - windows->file.from - room &&
+        ddpi_memory_file_may_allocate(windows->file.from + taken, room, err) != DDP_OK)
+        return 0;
+    uint64_t at = take_place(windows, room);
+    if (at == 0)
+        (void)ddpi_error_nomem(err, room);
+    return at;
 }
 
-/* Call under the lock: give the memory back; the place in the file may be used again. */
+/* NULL: there is none. Call under the lock. */
+static struct window *new_window(struct ddpi_windows *windows, size_t room, struct ddp_error *err)
+{
+    bool is_open = ddpi_windows_are_open(windows);
+    uint64_t at = is_open ? find_room(windows, room, err) : 0;
+    if (is_open && at == 0)
+        return NULL;
+    struct window *window = add_window(windows, at, room);
+    if (window == NULL)
+        (void)ddpi_error_nomem(err, sizeof *window);
+    return window;
+}
+
+/* A new window, or one that was freed: it has no memory, and is busy. NULL: there is none. */
+static struct window *find_place(struct ddpi_windows *windows, size_t size, struct ddp_error *err)
+{
+    size_t room = room_for(size);
+    if (room == 0) {
+        (void)ddpi_error_nomem(err, size);
+        return NULL;
+    }
+    pthread_mutex_lock(&windows->lock);
+    struct window *window = ddpi_windows_are_open(windows) ? find_free(windows, room) : NULL;
+    if (window == NULL)
+        window = new_window(windows, room, err);
+    if (window != NULL) {
+        window->own = window->busy = true;
+        window->size = size;
+    }
+    pthread_mutex_unlock(&windows->lock);
+    return window;
+}
+
+/* Of a busy window, which no address is in. A place whose memory the kernel keeps stays busy, as it
+ * may not have zeros. */
 static void give_back(struct ddpi_windows *windows, struct window *window)
 {
-    unmap(windows, window);
+    unmap(window);
+    bool clean =
+        window->at == 0 || ddpi_memory_file_release(windows->file.fd, window->at, window->room);
+    pthread_mutex_lock(&windows->lock);
+    window->busy = !clean;
     if (window->at == 0)
         forget(windows, window);
-    else
-        ddpi_memory_file_release(windows->file.fd, window->at, window->room);
+    pthread_mutex_unlock(&windows->lock);
 }
 
-/* Call under the lock: give @window memory for @size bytes. */
-static ddp_status map_own(struct ddpi_windows *windows, struct window *window, size_t size,
+/* The window of a busy one is there: let it be found. */
+static ddp_status publish(struct ddpi_windows *windows, struct window *window,
                           struct ddp_error *err)
 {
-    window->own = true;
-    window->size = size;
-    ddp_status status =
-        window->at != 0 ? map_shared(window, windows->file.fd, err) : map_private(window, err);
-    if (status == DDP_OK && tsearch(window, &windows->by_address, compare_addresses) == NULL)
+    ddp_status status = DDP_OK;
+    pthread_mutex_lock(&windows->lock);
+    if (tsearch(window, &windows->by_address, compare_addresses) == NULL) {
         status = ddpi_error_nomem(err, sizeof *window);
+    } else {
+        window->busy = false;
+        windows->shared += window->at != 0;
+    }
+    pthread_mutex_unlock(&windows->lock);
     return status;
 }
 
 ddp_status ddpi_windows_make(struct ddpi_windows *windows, size_t size, void **ret,
                              struct ddp_error *err)
 {
-    size_t room = room_for(size);
-    pthread_mutex_lock(&windows->lock);
-    struct window *window = room > 0 ? find_place(windows, room) : NULL;
-    ddp_status status = window != NULL ? map_own(windows, window, size, err) : DDP_E_NOMEM;
+    struct window *window = find_place(windows, size, err);
+    if (window == NULL)
+        return err->status;
+    ddp_status status =
+        window->at != 0 ? map_shared(window, windows->file.fd, err) : map_private(window, err);
     if (status == DDP_OK) {
         *ret = window->map;
-        windows->shared += window->at != 0;
-    } else if (window != NULL) {
-        give_back(windows, window);
-    } else {
-        (void)ddpi_error_nomem(err, size);
+        status = publish(windows, window, err);
     }
-    pthread_mutex_unlock(&windows->lock);
+    if (status != DDP_OK)
+        give_back(windows, window);
     return status;
 }
 
@@ -311,10 +361,13 @@ bool ddpi_windows_free(struct ddpi_windows *windows, const void *address)
     struct window *window = window_around(windows, address);
     bool found = window != NULL && window->map == address;
     if (found) {
+        window->busy = true;
         windows->shared -= window->at != 0;
-        give_back(windows, window);
+        take_address(windows, window);
     }
     pthread_mutex_unlock(&windows->lock);
+    if (found)
+        give_back(windows, window);
     return found;
 }
 
@@ -357,9 +410,7 @@ static bool map_foreign(struct window *window, const struct ddpi_window_file *fi
     bool is_place = window->at >= file->from && window->at % UNIT == 0 &&
                     window->room % UNIT == 0 && window->room > 0 && window->at <= MOST &&
                     window->room <= MOST;
-    return is_place &&
-           ddpi_memory_file_check(file->fd, window->at + window->room, "a window", &err) ==
-               DDP_OK &&
+    return is_place && ddpi_memory_file_has(file->fd, window->at + window->room) &&
            ddpi_memory_file_map(file->fd, window->at, window->room, &window->map, &err) == DDP_OK &&
            keep_from_children(window, &err) == DDP_OK;
 }
@@ -391,7 +442,7 @@ void ddpi_windows_settle(struct ddpi_windows *windows, bool usable)
         window->settles = false;
         window->standing = usable ? DDPI_WINDOW_KNOWN : DDPI_WINDOW_UNUSABLE;
         if (!usable && !window->own)
-            unmap(windows, window);
+            unmap(window);
     }
     pthread_mutex_unlock(&windows->lock);
 }

@@ -34,6 +34,7 @@ struct ddpi_windows {
     void *by_place, *by_address;  /* trees: of those in the file, and of this rank's in memory */
     struct ddpi_window_file file; /* if it is open */
     atomic_bool is_open;
+    uint64_t own_end;        /* of this rank's windows in the file */
     _Atomic uint32_t shared; /* how many windows of this rank are in the file */
 };
 

@@ -131,6 +131,8 @@ void ddpi_comm_destroy(struct ddp_comm *comm)
         comm_leave_in_child(comm);
     ddpi_lives_leave(comm->lives);
     ddpi_windows_finish(&comm->windows, !ddpi_comm_is_home(comm));
+    if (!ddpi_comm_is_home(comm))
+        ddpi_arena_disown(comm->arena);
     ddpi_arena_destroy(comm->arena);
     ddpi_life_release(comm->life);
     ddpi_recorder_close(comm->recorder);
@@ -275,6 +277,8 @@ void ddpi_comm_read_counts(const struct ddp_comm *comm, struct ddp_comm_stats *s
 
 uint64_t *ddpi_comm_next_seq(struct ddp_comm *comm, const struct ddpi_call *call)
 {
+    if (call->operation == DDPI_ALLOC) /* not all ranks make it */
+        return &comm->allocs;
     if (!ddpi_call_is_message(call))
         return &comm->seq;
     uint32_t peer = call->root == DDP_ANY_RANK ? comm->world_size : call->root;

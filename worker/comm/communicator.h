@@ -44,6 +44,7 @@ struct ddp_comm {
     struct ddpi_selection_table table;      /* which algorithms auto chooses */
     _Atomic uint64_t told[DDPI_OPERATIONS]; /* of each operation the classes of sizes (debug.h) */
     uint64_t seq;                           /* number of the next operation of all ranks */
+    uint64_t allocs;                        /* and of the next meeting for ddp_alloc() */
     uint64_t operations;                    /* completed */
     uint64_t bytes_sent;                    /* by them */
     uint64_t bytes_received;

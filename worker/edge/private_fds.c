@@ -1,14 +1,14 @@
 /*
- * private_fds.c - the list of sockets that children of this process close. Owns the list, not the
- * sockets.
+ * private_fds.c - the list of descriptors that children of this process close. Owns the list, not
+ * the descriptors.
  *
  * The list is the one variable of the libraries that outlives a call and changes: the handler that
  * pthread_atfork() calls in a child gets no argument, so its data must have a fixed address. If a
- * process has two copies of this library, each has a list, and each child closes the sockets of
+ * process has two copies of this library, each has a list, and each child closes what is in
  * both.
  *
- * A socket is known by its number and its inode. So closing it takes no further call: a number that
- * means another file by then is left alone.
+ * What is in it is known by its number and its inode. So closing it takes no further call: a number
+ * that means another file by then is left alone.
  */
 #include "private_fds.h"
 
@@ -17,7 +17,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -107,7 +106,7 @@ static void list_forget_closed(void)
     list.count = kept;
 }
 
-/* Let a list grow that is half full of open sockets, so that searching it stays rare. */
+/* Let a list grow that is half full of open ones, so that searching it stays rare. */
 static bool list_make_room(void)
 {
     if (list.count < list.room)
@@ -124,14 +123,18 @@ static bool list_make_room(void)
     return true;
 }
 
+bool ddpi_private_note(int fd)
+{
+    if (!list.prepared || !list_make_room() || !entry_identify(fd, &list.entries[list.count]))
+        return false;
+    list.count++;
+    return true;
+}
+
 int ddpi_private_add(int fd)
 {
-    if (fd < 0)
+    if (fd < 0 || ddpi_private_note(fd))
         return fd;
-    if (list.prepared && list_make_room() && entry_identify(fd, &list.entries[list.count])) {
-        list.count++;
-        return fd;
-    }
     close(fd);
     errno = ENOMEM;
     return -1;

@@ -9,7 +9,9 @@
 #include "debug.h"
 #include "error.h"
 #include "mem.h"
+#include "private_fds.h"
 #include "rank_names.h"
+#include "runs.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -99,6 +101,14 @@ static void watch_lives(struct ddp_comm *comm)
                                       ddpi_arena_rank(comm->arena), wake_rank, comm);
 }
 
+static bool keep_from_children(const struct ddpi_arena *arena)
+{
+    ddpi_private_begin();
+    bool kept = ddpi_private_note(ddpi_arena_fd(arena));
+    ddpi_private_end();
+    return kept;
+}
+
 ddp_status ddpi_arena_meet(struct ddp_comm *comm, const struct ddpi_run *run)
 {
     const struct ddpi_nodes *nodes = &comm->edges.nodes;
@@ -111,9 +121,17 @@ ddp_status ddpi_arena_meet(struct ddp_comm *comm, const struct ddpi_run *run)
     if (status != DDP_OK)
         return fail_to_meet(comm, status, &cause);
     if (arena == NULL)
-        return ddpi_arena_check_ring(comm, &run->task.call);
+        return run->task.call.operation == DDPI_ALLOC
+                   ? DDP_OK
+                   : ddpi_arena_check_ring(comm, &run->task.call);
+    if (!keep_from_children(arena)) {
+        ddpi_arena_destroy(arena);
+        return ddpi_comm_fail(comm, NULL, DDP_E_NOMEM, "rank %u: no memory to note a descriptor",
+                              comm->rank);
+    }
     ddpi_arena_enter(arena, index);
-    ddpi_arena_set_windows(arena, &comm->windows);
+    if (ddpi_arena_is_chosen(comm)) /* in steps of other algorithms windows are not used */
+        ddpi_arena_set_windows(arena, &comm->windows);
     comm->arena = arena;
     watch_lives(comm);
     return pass_arena(comm, arena) ? DDP_OK
@@ -123,6 +141,48 @@ ddp_status ddpi_arena_meet(struct ddp_comm *comm, const struct ddpi_run *run)
 struct ddpi_need ddpi_arena_handover(const struct ddp_comm *comm)
 {
     return (struct ddpi_need){.edge = comm->edges.ring[DDPI_PREV], .handover = true};
+}
+
+/* ---- a run that only meets ---- */
+
+static ddp_status meet_advance(struct ddp_comm *comm, struct ddpi_run *run,
+                               enum ddpi_movement *ret_movement)
+{
+    ddp_status status = comm->arena == NULL ? ddpi_arena_meet(comm, run) : DDP_OK;
+    *ret_movement = comm->arena == NULL ? DDPI_IDLE : DDPI_COMPLETE;
+    return status;
+}
+
+static unsigned one_need(const struct ddpi_run *run)
+{
+    (void)run;
+    return 1;
+}
+
+static unsigned meet_needs(const struct ddp_comm *comm, struct ddpi_run *run,
+                           struct ddpi_need *needs)
+{
+    (void)run;
+    *needs = ddpi_arena_handover(comm);
+    return 1;
+}
+
+static const struct ddpi_algorithm meet_algorithm = {.name = "meet",
+                                                     .uses_ring = true,
+                                                     .advance = meet_advance,
+                                                     .most_needs = one_need,
+                                                     .needs = meet_needs};
+
+ddp_status ddpi_arena_have(struct ddp_comm *comm, struct ddp_error *err)
+{
+    struct ddpi_run run = {.algorithm = &meet_algorithm};
+    run.task =
+        (struct ddpi_task){.call = {.operation = DDPI_ALLOC}, .timeout_ms = comm->timeout_ms};
+    ddp_status status = ddpi_comm_report(comm, err);
+    if (status != DDP_OK)
+        return status;
+    ddpi_runs_carry_out(comm, &run);
+    return run.status == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
 }
 
 /* ---- a run ---- */
@@ -213,6 +273,9 @@ static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
     case DDPI_ARENA_COMPLETE:
         if (state->op.unread_errno != 0)
             debug_unread(comm, &state->op);
+        if (state->op.unmapped)
+            ddpi_debug(comm->rank, "cannot map memory that other ranks have from ddp_alloc(): "
+                                   "operations on it copy");
         *ret_movement = DDPI_COMPLETE;
         break;
     case DDPI_ARENA_MISMATCH:
@@ -221,12 +284,6 @@ static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
         return ddpi_comm_fail(comm, NULL, DDP_E_SYSTEM, "rank %u: %s", comm->rank, cause.msg);
     }
     return DDP_OK;
-}
-
-static unsigned arena_most_needs(const struct ddpi_run *run)
-{
-    (void)run;
-    return 1;
 }
 
 static unsigned arena_needs(const struct ddp_comm *comm, struct ddpi_run *run,
@@ -246,5 +303,5 @@ const struct ddpi_algorithm ddpi_arena_algorithm = {.name = "direct",
                                                     .is_brief = arena_is_brief,
                                                     .begin = arena_begin,
                                                     .advance = arena_advance,
-                                                    .most_needs = arena_most_needs,
+                                                    .most_needs = one_need,
                                                     .needs = arena_needs};

@@ -71,11 +71,7 @@ static const struct shape {
                       .in_place = "recv must be the root's part of send"},
     [DDPI_ALL_TO_ALL] = {.send = ALL_PARTS, .recv = ALL_PARTS},
     [DDPI_FINALIZE] = {.has_ring = false},
-    [DDPI_ALLOC] = {.ring = DDPI_RING_ALL_GATHER,
-                    .has_ring = true,
-                    .send = PART,
-                    .recv = ALL_PARTS,
-                    .in_place = "send must be this rank's part of recv"},
+    [DDPI_ALLOC] = {.has_ring = false},
     [DDPI_SEND] = {.ring = DDPI_RING_BROADCAST, .has_ring = true, .message = true, .send = PART},
     [DDPI_RECV] = {.ring = DDPI_RING_BROADCAST, .has_ring = true, .message = true, .recv = PART},
 };

@@ -493,9 +493,9 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t
 /**
  * Allocate @bytes of host memory, zeroed, that collectives of @comm work in without copying.
  *
- * A rank calls it when it likes, without the others, and in any thread. Only where @comm has
- * carried out no operation on host memory yet, and its ranks share memory, the call is an operation
- * itself: all ranks make it, and it blocks until they have met.
+ * A rank calls it when it likes, without the others, and in any thread. Only where ranks share
+ * memory, and no collective has gone through it yet, the call waits for what was started before it,
+ * and until all lower ranks have called this or begun a collective.
  *
  * Ranks that share memory (one machine, at most 256 ranks, not DDP_ALGORITHM_RING) can see what
  * each of them allocates here. An operation on more than 16 KiB in which every buffer of every rank
@@ -510,19 +510,20 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t
  * What a rank has that died is there until the others have destroyed @comm. After an operation has
  * failed, ranks that do not know it yet may still write to its output buffers.
  *
- * DDP_E_SYSTEM, DDP_E_NOMEM: this rank has no such memory, or a limit (RLIMIT_FSIZE) forbids it;
- * @comm stays usable. Anything else: @comm has failed.
+ * DDP_E_SYSTEM, DDP_E_NOMEM: this rank has no such memory, or a limit (RLIMIT_FSIZE) forbids it,
+ * and
+ * @comm stays usable; or the ranks could not meet, and ddp_comm_check() says that @comm has failed.
+ * DDP_E_INVALID: this is a child of fork(), or a group of calls is open (ddp_group_start()).
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_alloc(ddp_comm *comm, size_t bytes, void **ret,
                                             struct ddp_error *err);
 
 /**
  * Free what ddp_alloc() has returned as @ptr, which no operation that is under way may use. The
- * system has the memory back at once. Does not block, unless @comm has failed: then until what was
- * started has ended.
+ * system has the memory back at once. Waits for no other rank; if @comm has failed, for what this
+ * rank has started.
  *
- * DDP_E_INVALID: @ptr is something else, this is a child of fork(), or a group of calls is open
- * (ddp_group_start()), in which ddp_alloc() is refused as well.
+ * DDP_E_INVALID: @ptr is something else, or this is a child of fork().
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_free(ddp_comm *comm, void *ptr, struct ddp_error *err);
 
