@@ -172,8 +172,10 @@ def time_steps(rank, world, port, results, windows):
 # ---- what a process costs ------------------------------------------------------------------------
 
 
-def status_kib(name):
-    return int(next(line for line in open('/proc/self/status') if line.startswith(name + ':')).split()[1])
+def memory_mib():
+    """What this process has of its own, of memory that ranks share its share, and the same with the pages of files."""
+    sizes = {line.split()[0]: int(line.split()[1]) / 1024 for line in open('/proc/self/smaps_rollup') if 'Pss' in line}
+    return sizes['Pss_Anon:'] + sizes['Pss_Shmem:'], sizes['Pss:']
 
 
 def start(rank, world, port, results, backend, form, steps):
@@ -190,7 +192,7 @@ def start(rank, world, port, results, backend, form, steps):
         for _ in range(steps):
             step()
     if rank == 0:
-        results.put((start_s * 1e3, (status_kib('VmRSS') - status_kib('RssFile')) / 1024, status_kib('VmRSS') / 1024))
+        results.put((start_s * 1e3, *memory_mib()))
     dist.destroy_process_group()
 
 
@@ -311,17 +313,17 @@ def report_steps(windows, figures):
 def report_starts(runs, figures):
     kinds = {'gloo': ('gloo', 'native'), **{name: ('ddp', form) for name, form in FORMS.items()}}
     print('\nImport, init and first all_reduce of 4 ranks; memory of a rank after 5 steps of the large model:')
-    print_head('back end', 'start, ms', 'own memory, MiB', 'with files, MiB')
+    print_head('back end', 'start, ms', 'own memory, MiB', 'with its share of files, MiB')
     seen = {name: [] for name in kinds}
     for _ in range(2 * runs):
         for name, (backend, form) in kinds.items():
             seen[name].append(run_ranks(start, WORKERS, backend, form, 0)[0])
     for name, (backend, form) in kinds.items():
         start_ms = statistics.median(seen[name])
-        _, own, resident = run_ranks(start, WORKERS, backend, form, 5)
-        print_row(name, f'{start_ms:.0f}', f'{own:.1f}', f'{resident:.1f}')
+        _, own, share = run_ranks(start, WORKERS, backend, form, 5)
+        print_row(name, f'{start_ms:.0f}', f'{own:.1f}', f'{share:.1f}')
         figures.add(benchmark='torch-start', contender=name, ranks=WORKERS, start_ms=round(start_ms, 1),
-                    own_mib=round(own, 1), resident_mib=round(resident, 1))
+                    own_mib=round(own, 1), share_mib=round(share, 1))
 
 
 def report_restarts(runs, figures):

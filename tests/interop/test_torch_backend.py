@@ -250,6 +250,10 @@ class Backend(DdprunCase):
                 ours, theirs = (re.search('^trained .*$', job.out, re.MULTILINE)[0] for job in jobs)
                 self.assertEqual(ours, theirs)
 
+    def test_ranks_share_the_memory_of_buckets(self):
+        job = self.succeed('--nproc-per-node=3', PYTHON, HERE / 'torch_memory.py', env={'DDPRUN_TORCH_FORM': 'native'})
+        self.assertEqual(job.out.count('memory is right'), 3, job.out + job.err)
+
     def test_mistakes(self):
         for form, case in ((form, case) for form in FORMS for case in MISTAKES_OF[form]):
             with self.subTest(form=form, case=case):

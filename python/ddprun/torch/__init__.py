@@ -42,9 +42,17 @@ def register():
         base.perform_nocolor_split = _stand_aside
 
 
+def _let_buckets_be_shared():
+    """DistributedDataParallel asks a back end for the memory of its buckets only where this is 0. It is so for other back
+    ends, too, so nothing is changed for a process that uses a GPU."""
+    if not torch.cuda.is_initialized():
+        os.environ.setdefault('DDP_DISABLE_COMM_MEM', '0')
+
+
 def _create_native(options):
     """PyTorch's group takes a back end from Python, which this one is not; so it is taken out of another group."""
     library.load()
+    _let_buckets_be_shared()
     group = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
     torch.ops.ddprun.attach(group.boxed(), options.group_id, int(options.timeout.total_seconds() * 1000))
     return group._get_backend(torch.device('cpu'))

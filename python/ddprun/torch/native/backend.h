@@ -13,6 +13,7 @@
 #include "work.h"
 
 #include <deque>
+#include <memory>
 
 namespace ddprun
 {
@@ -25,8 +26,6 @@ class Backend : public NewestBackend
     /* Meet the other ranks through @store. */
     static c10::intrusive_ptr<Backend> join(const c10::intrusive_ptr<c10d::Store> &store, int rank,
                                             int size, c10::intrusive_ptr<Options> options);
-    ~Backend() override;
-
     const std::string getBackendName() const override;
     c10::intrusive_ptr<Options> getBackendOptions() override;
     uint64_t getSequenceNumberForGroup() override;
@@ -40,6 +39,11 @@ class Backend : public NewestBackend
     bool supportsCoalescing() const override;
     void startCoalescing() override;
     c10::intrusive_ptr<c10d::Work> endCoalescing() override;
+
+    /* Memory in which ranks of a machine reduce without copying: buckets of
+     * DistributedDataParallel, with DDP_DISABLE_COMM_MEM=0. */
+    bool supportsTensorAlloc(c10::DeviceIndex index) override;
+    at::Tensor allocateTensor(long size, at::TensorOptions options) override;
 
     using Lists = std::vector<Tensors>;
 
@@ -95,7 +99,7 @@ class Backend : public NewestBackend
                             const c10d::ReduceOp &op) const;
     void check_size(const char *call, size_t tensors) const;
 
-    ddp_comm *comm_; /* NULL after shutdown() */
+    std::shared_ptr<ddp_comm> comm_; /* empty after shutdown(); its memory has it too */
     c10::intrusive_ptr<Options> options_;
     std::mutex mutex_;             /* what follows; operations begin in the order of calls */
     std::deque<JobPtr> under_way_; /* they keep their tensors even if their work is dropped */

@@ -1,0 +1,123 @@
+"""torch_memory.py - memory that the back end "ddp" gives to DistributedDataParallel, and to programs that ask for it. Run by
+test_torch_backend.py under ddprun, on the C++ form.
+"""
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import ddprun.torch  # registers the back end
+
+ROWS, COLUMNS = 300, 200  # of a layer: more than what ranks copy in any case
+
+
+def is_shared(tensor):
+    """Whether it lies in the memory of the ranks of this machine."""
+    for line in open('/proc/self/maps'):
+        first, last = (int(address, 16) for address in line.split()[0].split('-'))
+        if first <= tensor.data_ptr() < last:
+            return 'memfd:ddprun-arena' in line
+    raise AssertionError(f'{tensor.data_ptr():#x} is not mapped')
+
+
+def train(comm_memory, steps=4):
+    """The gradients of each step, and whether they lie in shared memory: as views, or nowhere to be seen."""
+    os.environ['DDP_DISABLE_COMM_MEM'] = '0' if comm_memory else '1'
+    torch.manual_seed(0)
+    model = DistributedDataParallel(nn.Sequential(nn.Linear(COLUMNS, ROWS), nn.ReLU(), nn.Linear(ROWS, ROWS)),
+                                    gradient_as_bucket_view=True, bucket_cap_mb=0.1)
+    seen = []
+    for step in range(steps):
+        x = torch.randn(8, COLUMNS, generator=torch.Generator().manual_seed(100 * step + dist.get_rank()))
+        model(x).square().mean().backward()
+        assert all(is_shared(parameter.grad) == comm_memory for parameter in model.parameters())
+        seen += [parameter.grad.clone() for parameter in model.parameters()]
+        model.zero_grad(set_to_none=False)
+    return model, seen
+
+
+def back_end():
+    return dist.group.WORLD._get_backend(torch.device('cpu'))
+
+
+def buckets():
+    """The same bits, wherever buckets lie, and memory that comes and goes."""
+    model, copied = train(False)
+    assert all(torch.equal(*pair) for pair in zip(train(True)[1], copied, strict=True))
+    kept = [train(True)[0] for _ in range(3)]
+    assert len({model.module[0].weight.grad.data_ptr() for model in kept}) == 3
+    return kept + [model]
+
+
+def one_rank_alone(rank, size):
+    """Ranks ask when they like, and need not use it together."""
+    own = torch.ones(ROWS * COLUMNS)
+    if rank == 0:
+        own = back_end().allocate_tensor(ROWS * COLUMNS, dtype=torch.float32, device=torch.device('cpu'))
+        assert is_shared(own) and own.count_nonzero() == 0
+        own.fill_(1)
+    dist.all_reduce(own)
+    assert own.eq(size).all()
+    both = [back_end().allocate_tensor(count, dtype=torch.int64, device=torch.device('cpu'))
+            for count in (0, 3000 * (1 + rank), ROWS * COLUMNS)]
+    both[2].fill_(rank)
+    dist.all_reduce(both[2], dist.ReduceOp.MAX)
+    assert both[2].eq(size - 1).all()
+
+
+def refusals():
+    assert back_end().supports_tensor_alloc(torch.device('cpu')) and not back_end().supports_tensor_alloc(torch.device('cuda:0'))
+    for count, device, sentence in ((-1, 'cpu', 'no tensor of -1 elements'), (4, 'meta', 'memory of the cpu only'),
+                                    (1 << 60, 'cpu', 'no tensor of'), (1 << 55, 'cpu', 'memory')):
+        try:
+            back_end().allocate_tensor(count, dtype=torch.float64, device=torch.device(device))
+        except RuntimeError as error:
+            assert sentence in str(error), error
+        else:
+            raise AssertionError(f'{count} elements on {device}')
+
+
+def forked(models):
+    """A child does not have the memory, and can end with all that is its own."""
+    child = os.fork()
+    if child == 0:
+        same = [model.module[0].weight.sum().item() for model in models]
+        models.clear()
+        os._exit(0 if same else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def main():
+    dist.init_process_group('ddp')
+    assert os.environ['DDP_DISABLE_COMM_MEM'] == '0'
+    rank, size = dist.get_rank(), dist.get_world_size()
+    models = buckets()
+    one_rank_alone(rank, size)
+    refusals()
+    forked(models)
+    gone = back_end()
+    dist.destroy_process_group()
+    try:
+        gone.allocate_tensor(1, dtype=torch.float32, device=torch.device('cpu'))
+    except RuntimeError as error:
+        assert 'has been destroyed' in str(error), error
+    del gone
+    grad = models[0].module[0].weight.grad  # outlives the group
+    grad.fill_(3)
+    assert is_shared(grad) and grad.eq(3).all()
+    dist.init_process_group('ddp')  # and another one works beside it
+    models.append(train(True)[0])
+    models.clear()
+    assert grad.eq(3).all()
+    total = torch.full((ROWS * COLUMNS,), 1.0)
+    dist.all_reduce(total)
+    assert total.eq(size).all()
+    dist.destroy_process_group()
+    print('memory is right', flush=True)
+
+
+if __name__ == '__main__':
+    main()
