@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -166,6 +167,30 @@ static void *use_requests(void *arg)
     return NULL;
 }
 
+/* What is taken out of the communicator is copied as any memory, and outlives it. */
+static void *detach_and_destroy(void *arg)
+{
+    ddp_comm *comm = arg;
+    uint8_t *block;
+    size_t room;
+    uint8_t sum = THREADS * (THREADS - 1) / 2;
+    CHECK_OK(ddp_alloc(comm, INTS, (void **)&block, err));
+    for (int round = 0; round < 2; round++) {
+        memset(block, (int)ddp_comm_rank(comm), INTS);
+        CHECK_OK(ddp_all_reduce(comm, block, block, INTS, DDP_UINT8, DDP_SUM, NULL, err));
+        CHECK(is_filled(block, INTS, sum));
+        CHECK(ddp_alloc_detach(comm, block + 1, &room, NULL) == DDP_E_INVALID);
+        ddp_status status = ddp_alloc_detach(comm, block, &room, NULL);
+        CHECK(status == (round == 0 ? DDP_OK : DDP_E_INVALID));
+    }
+    CHECK(ddp_free(comm, block, NULL) == DDP_E_INVALID);
+    ddp_comm_destroy(comm);
+    CHECK(room >= INTS && is_filled(block, INTS, sum));
+    memset(block, 1, room);
+    CHECK(munmap(block, room) == 0);
+    return NULL;
+}
+
 static pthread_barrier_t all_started;
 
 /* Rank 0 aborts in the middle, and frees what others are still working on. */
@@ -191,17 +216,16 @@ static void *abort_and_free(void *arg)
 
 START_TEST(ranks_may_be_threads)
 {
+    void *(*const bodies[])(void *) = {use_requests, abort_and_free, detach_and_destroy};
     ddp_comm *comms[THREADS];
     pthread_t threads[THREADS];
     CHECK_OK(ddp_comm_init_local(THREADS, NULL, comms, err));
     pthread_barrier_init(&all_started, NULL, THREADS);
     for (int i = 0; i < THREADS; i++)
-        ck_assert_int_eq(
-            pthread_create(&threads[i], NULL, _i == 0 ? use_requests : abort_and_free, comms[i]),
-            0);
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, bodies[_i], comms[i]), 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
-    for (int i = 0; i < THREADS; i++)
+    for (int i = 0; i < THREADS && bodies[_i] != detach_and_destroy; i++)
         ddp_comm_destroy(comms[i]);
 }
 END_TEST
@@ -501,7 +525,7 @@ Suite *test_suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, blocks_are_made_and_freed, 0, 12);
     tcase_add_loop_test(tcase, children_do_not_have_them, 0, 2);
-    tcase_add_loop_test(tcase, ranks_may_be_threads, 0, 2);
+    tcase_add_loop_test(tcase, ranks_may_be_threads, 0, 3);
     tcase_add_test(tcase, limits_are_an_error_of_their_rank);
     tcase_add_loop_test(tcase, sizes_beyond_any_memory_are_refused, 0, 2);
     tcase_add_loop_test(tcase, the_first_call_meets_the_other_ranks, 0, 3);

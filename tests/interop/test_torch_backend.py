@@ -253,6 +253,9 @@ class Backend(DdprunCase):
     def test_ranks_share_the_memory_of_buckets(self):
         job = self.succeed('--nproc-per-node=3', PYTHON, HERE / 'torch_memory.py', env={'DDPRUN_TORCH_FORM': 'native'})
         self.assertEqual(job.out.count('memory is right'), 3, job.out + job.err)
+        job = self.succeed('--nproc-per-node=2', PYTHON, HERE / 'torch_memory.py', 'unfinished',
+                           env={'DDPRUN_TORCH_FORM': 'native'})
+        self.assertEqual(job.out.count('unfinished is right'), 2, job.out + job.err)
 
     def test_mistakes(self):
         for form, case in ((form, case) for form in FORMS for case in MISTAKES_OF[form]):

@@ -3,6 +3,7 @@ test_torch_backend.py under ddprun, on the C++ form.
 """
 
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -80,24 +81,49 @@ def refusals():
             raise AssertionError(f'{count} elements on {device}')
 
 
-def forked(models):
-    """A child does not have the memory, and can end with all that is its own."""
+def forked(rank, size, models):
+    """A child does not have the memory, nor what carries a call, and can end with all that is its own."""
+    taken = torch.empty(ROWS)
+    pending = dist.irecv(taken, (rank + 1) % size)
     child = os.fork()
     if child == 0:
         same = [model.module[0].weight.sum().item() for model in models]
         models.clear()
-        os._exit(0 if same else 1)
+        try:
+            pending.wait()
+        except ValueError as error:
+            os._exit(0 if same and 'was forked from rank' in str(error) else 1)
+        os._exit(2)
     assert os.waitpid(child, 0)[1] == 0
+    dist.send(torch.full((ROWS,), float(rank)), (rank - 1) % size)
+    pending.wait()
+    assert taken.eq((rank + 1) % size).all()
+
+
+def unfinished(rank, size):
+    """What is under way when a program ends, or is thrown away, is over then."""
+    bucket = back_end().allocate_tensor(ROWS * COLUMNS, dtype=torch.float32, device=torch.device('cpu'))
+    late = dist.new_group()
+    dist.barrier(late)
+    works = [dist.irecv(torch.empty(ROWS), (rank + 1) % size)]
+    if rank == 0:
+        works.append(dist.all_reduce(bucket, async_op=True))
+        works.append(dist.all_reduce(bucket, group=late, async_op=True))
+        assert not any(work.is_completed() for work in works)
+    print('unfinished is right', flush=True)
 
 
 def main():
     dist.init_process_group('ddp')
     assert os.environ['DDP_DISABLE_COMM_MEM'] == '0'
     rank, size = dist.get_rank(), dist.get_world_size()
+    if sys.argv[1:] == ['unfinished']:
+        unfinished(rank, size)
+        return
     models = buckets()
     one_rank_alone(rank, size)
     refusals()
-    forked(models)
+    forked(rank, size, models)
     gone = back_end()
     dist.destroy_process_group()
     try:

@@ -1,6 +1,7 @@
 /*
- * alloc.c - ddp_alloc() and ddp_free(): memory in windows (windows.h), for which the ranks of a
- * machine must have an arena. Owns nothing; the windows are the communicator's.
+ * alloc.c - ddp_alloc(), ddp_free() and ddp_alloc_detach(): memory in windows (windows.h), for
+ * which the ranks of a machine must have an arena. Owns nothing; the windows are the
+ * communicator's.
  */
 #include "arena_run.h"
 #include "error.h"
@@ -29,6 +30,14 @@ ddp_status ddp_alloc(ddp_comm *comm, size_t bytes, void **ret, struct ddp_error 
                             : ddpi_error_set(err, status, "rank %u: %s", comm->rank, cause.msg);
 }
 
+static ddp_status refuse_pointer(const void *ptr, struct ddp_error *err)
+{
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "%p is not what ddp_alloc() has returned for this communicator, or is "
+                          "freed already",
+                          ptr);
+}
+
 /* After a failure runs that have the memory are about to end. */
 ddp_status ddp_free(ddp_comm *comm, void *ptr, struct ddp_error *err)
 {
@@ -40,8 +49,13 @@ ddp_status ddp_free(ddp_comm *comm, void *ptr, struct ddp_error *err)
         ddpi_runs_drain(comm);
     if (ddpi_windows_free(&comm->windows, ptr))
         return DDP_OK;
-    return ddpi_error_set(err, DDP_E_INVALID,
-                          "%p is not what ddp_alloc() has returned for this communicator, or is "
-                          "freed already",
-                          ptr);
+    return refuse_pointer(ptr, err);
+}
+
+ddp_status ddp_alloc_detach(ddp_comm *comm, void *ptr, size_t *ret_bytes, struct ddp_error *err)
+{
+    ddp_status status = ddpi_comm_check_home(comm, err);
+    if (status != DDP_OK || ddpi_windows_detach(&comm->windows, ptr, ret_bytes))
+        return status;
+    return refuse_pointer(ptr, err);
 }

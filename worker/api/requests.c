@@ -170,8 +170,22 @@ static ddp_status result_of(const struct ddp_request *request, struct ddp_error 
     return status == DDP_OK ? DDP_OK : ddpi_error_set(err, status, "%s", request->cause);
 }
 
+/* A child of fork() has none of the threads and of the memory that carry a request. */
+static ddp_status check_drivable(const struct ddp_request *request, int *ret_done,
+                                 struct ddp_error *err)
+{
+    ddp_status status =
+        ddpi_run_is_done(&request->run) ? DDP_OK : ddpi_comm_check_home(request->comm, err);
+    if (status != DDP_OK && ret_done != NULL)
+        *ret_done = 1;
+    return status;
+}
+
 ddp_status ddp_request_test(ddp_request *request, int *ret_done, struct ddp_error *err)
 {
+    ddp_status status = check_drivable(request, ret_done, err);
+    if (status != DDP_OK)
+        return status;
     bool done = ddpi_run_is_done(&request->run) || ddpi_runs_test(request->comm, &request->run);
     *ret_done = done;
     return done ? result_of(request, err) : DDP_OK;
@@ -180,6 +194,9 @@ ddp_status ddp_request_test(ddp_request *request, int *ret_done, struct ddp_erro
 ddp_status ddp_request_wait(ddp_request *request, uint32_t timeout_ms, int *ret_done,
                             struct ddp_error *err)
 {
+    ddp_status status = check_drivable(request, ret_done, err);
+    if (status != DDP_OK)
+        return status;
     uint64_t until_ms =
         timeout_ms != 0 ? ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), timeout_ms) : 0;
     bool done =

@@ -56,7 +56,8 @@ static size_t piece_count(const struct ddpi_arena_op *op)
 bool ddpi_direct_is_possible(const struct ddpi_arena_op *op)
 {
     const struct ddpi_call *call = &op->task->call;
-    return ddpi_arena_windows(op->arena) != NULL &&
+    const struct ddpi_windows *windows = ddpi_arena_windows(op->arena);
+    return windows != NULL && !windows->refused &&
            (size_t)call->operation < sizeof rows / sizeof *rows && row_of(op)->to != NO_END &&
            !op->task->uneven && op->task->list == NULL &&
            (!ddpi_call_reduces(call) || ddpi_arena_ranks(op->arena) <= DDPI_REDUCE_MOST);

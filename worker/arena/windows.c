@@ -55,6 +55,7 @@ void ddpi_windows_init(struct ddpi_windows *windows)
     ddpi_list_init(&windows->list);
     windows->by_place = windows->by_address = NULL;
     windows->own_end = 0;
+    windows->refused = false;
     atomic_init(&windows->is_open, false);
     atomic_init(&windows->shared, 0);
 }
@@ -146,7 +147,7 @@ void ddpi_windows_finish(struct ddpi_windows *windows, bool is_child)
         take_address(windows, window);
         if (is_child)
             window->map = NULL;
-        else if (window->own && window->at != 0)
+        else if (window->own && window->map != NULL && window->at != 0)
             (void)ddpi_memory_file_release(windows->file.fd, window->at, window->room);
         unmap(window);
         forget(windows, window);
@@ -204,7 +205,7 @@ static struct window *find_free(struct ddpi_windows *windows, size_t room)
     ddpi_list_for_each (node, &windows->list) {
         struct window *window = window_of(node);
         if (window->own && window->at != 0 && !window->busy && window->map == NULL &&
-            window->room == room && window->standing != DDPI_WINDOW_UNUSABLE)
+            window->room == room)
             return window;
     }
     return NULL;
@@ -371,6 +372,25 @@ bool ddpi_windows_free(struct ddpi_windows *windows, const void *address)
     return found;
 }
 
+/* Its place stays busy. */
+bool ddpi_windows_detach(struct ddpi_windows *windows, const void *address, size_t *ret_room)
+{
+    pthread_mutex_lock(&windows->lock);
+    struct window *window = window_around(windows, address);
+    bool found = window != NULL && window->map == address;
+    if (found) {
+        windows->shared -= window->at != 0;
+        take_address(windows, window);
+        *ret_room = window->room;
+        window->busy = true;
+        window->map = NULL;
+        if (window->at == 0)
+            forget(windows, window);
+    }
+    pthread_mutex_unlock(&windows->lock);
+    return found;
+}
+
 bool ddpi_windows_spot(struct ddpi_windows *windows, const void *address, size_t len,
                        struct ddpi_window_spot *ret_spot)
 {
@@ -378,7 +398,7 @@ bool ddpi_windows_spot(struct ddpi_windows *windows, const void *address, size_t
         return false;
     pthread_mutex_lock(&windows->lock);
     const struct window *window = window_around(windows, address);
-    bool found = window != NULL && window->at != 0 && window->standing != DDPI_WINDOW_UNUSABLE;
+    bool found = window != NULL && window->at != 0 && !windows->refused;
     size_t offset = found ? (size_t)((uintptr_t)address - (uintptr_t)window->map) : 0;
     found = found && offset <= window->size && len <= window->size - offset;
     if (found)
@@ -435,13 +455,13 @@ bool ddpi_windows_map(struct ddpi_windows *windows, const struct ddpi_window_spo
 void ddpi_windows_settle(struct ddpi_windows *windows, bool usable)
 {
     pthread_mutex_lock(&windows->lock);
+    windows->refused = windows->refused || !usable;
     ddpi_list_for_each (node, &windows->list) {
         struct window *window = window_of(node);
-        if (!window->settles)
-            continue;
+        if (window->settles)
+            window->standing = DDPI_WINDOW_KNOWN;
         window->settles = false;
-        window->standing = usable ? DDPI_WINDOW_KNOWN : DDPI_WINDOW_UNUSABLE;
-        if (!usable && !window->own)
+        if (windows->refused && !window->own)
             unmap(window);
     }
     pthread_mutex_unlock(&windows->lock);

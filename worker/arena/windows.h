@@ -34,6 +34,7 @@ struct ddpi_windows {
     void *by_place, *by_address;  /* trees: of those in the file, and of this rank's in memory */
     struct ddpi_window_file file; /* if it is open */
     atomic_bool is_open;
+    bool refused;            /* some rank could not map one: none is used any more, on any rank */
     uint64_t own_end;        /* of this rank's windows in the file */
     _Atomic uint32_t shared; /* how many windows of this rank are in the file */
 };
@@ -56,6 +57,10 @@ ddp_status ddpi_windows_make(struct ddpi_windows *windows, size_t size, void **r
 
 /* Free the one that begins at @address; false: there is none. */
 bool ddpi_windows_free(struct ddpi_windows *windows, const void *address);
+
+/* Take the one that begins at @address out: it stays mapped there, on *@ret_room bytes, and is the
+ * caller's. false: there is none. */
+bool ddpi_windows_detach(struct ddpi_windows *windows, const void *address, size_t *ret_room);
 
 /* A buffer in a window, as its rank shows it. */
 struct ddpi_window_spot {
@@ -83,8 +88,8 @@ enum ddpi_window_standing ddpi_windows_standing(struct ddpi_windows *windows,
 bool ddpi_windows_map(struct ddpi_windows *windows, const struct ddpi_window_spot *spot,
                       size_t len);
 
-/* Windows that were mapped since the last call are known now to all ranks, or @usable is false, as
- * some rank could not map one of them. */
+/* Windows that were mapped since the last call are known now to all ranks. @usable = false: some
+ * rank could not map one of them, and none is used from now on; called on all ranks. */
 void ddpi_windows_settle(struct ddpi_windows *windows, bool usable);
 
 /* Where this rank sees the bytes at @spot, whose window it has mapped. */

@@ -14,6 +14,7 @@
 #include "attempt.h"
 #include "clock.h"
 #include "parse.h"
+#include "proc_stat.h"
 #include "rank_names.h"
 
 #include <dirent.h>
@@ -26,6 +27,7 @@
 enum {
     SLEEP_MOST_US = 4000,
     SLEEP_DOUBT_US = 1000, /* while it is not certain that a rank has died */
+    EXITING = 0x4,         /* PF_EXITING in the kernel */
     LAST = 19,             /* the priority of a process that all others come before (nice(2)) */
 };
 
@@ -128,6 +130,14 @@ bool ddpi_arena_is_dead(const struct ddp_comm *comm, uint32_t rank)
     return readlink(path, first, sizeof first) < 0 && errno == ENOENT;
 }
 
+/* Of a process that is dead for ddpi_arena_is_dead(), and so has no memory any more to take hold
+ * of. It may be seen so for a moment while it calls exec; and a kernel thread always is. */
+static bool is_exiting(pid_t pid)
+{
+    struct ddpi_proc_stat process;
+    return ddpi_proc_stat_read(pid, &process) && (process.flags & EXITING) != 0;
+}
+
 /* Let a dead rank's threads, one of which frees its memory, have a processor after all others:
  * without preemption a survivor that is next on theirs waits for a slice of time, again and again.
  * The kernel refuses this for a process of another user. */
@@ -137,7 +147,8 @@ static void let_survivors_first(const struct ddp_comm *comm, uint32_t rank)
     struct ddpi_card card;
     int64_t thread;
     struct ddp_error ignored;
-    if (!ddpi_card_get(ddpi_meeting_slot(&comm->edges.meeting, rank), &card))
+    if (!ddpi_card_get(ddpi_meeting_slot(&comm->edges.meeting, rank), &card) ||
+        !is_exiting((pid_t)card.pid))
         return;
     snprintf(path, sizeof path, "/proc/%u/task", card.pid);
     DIR *threads = opendir(path);

@@ -262,7 +262,7 @@ void ddpi_comm_count(struct ddp_comm *comm, const struct ddpi_task *task, ddp_st
         comm->bytes_sent += task->bytes_sent;
         comm->bytes_received += task->bytes_received;
     }
-    comm->operations += status == DDP_OK;
+    comm->operations += status == DDP_OK && task->call.operation != DDPI_ALLOC;
     ddpi_recorder_end(comm->recorder, task, status);
 }
 

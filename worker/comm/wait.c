@@ -373,7 +373,7 @@ static bool arm_needs(const struct ddp_comm *comm, const struct needs *needs, st
             polls[n] = (struct pollfd){.fd = -1};
         if (need->recv_bytes > 0 || need->send)
             ready |= need->edge->ops->arm(need->edge, need->recv_bytes, need->send, polls);
-        ready |= need->handover && need->edge->control.handed_count > 0;
+        ready |= need->handover && ddpi_control_has_fd(&need->edge->control, need->tag);
     }
     return ready;
 }

@@ -15,8 +15,9 @@ struct ddpi_need {
     const struct ddpi_wait *wait; /* the operation that needs it; NULL: the one of ddpi_wait() */
     size_t recv_bytes;            /* this many bytes have arrived; 0: does not matter */
     bool send;                    /* there is room to send */
-    bool handover;                /* the peer has passed a descriptor (control.h) */
-    bool taken;                   /* the peer has taken what was sent: ends no sleep */
+    bool handover;                /* the peer has passed a descriptor (control.h) with @tag */
+    uint32_t tag;
+    bool taken;    /* the peer has taken what was sent: ends no sleep */
     bool optional; /* it ends the sleep, but only the deadline counts; @edge may be NULL */
 };
 

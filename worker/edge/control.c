@@ -153,14 +153,29 @@ bool ddpi_control_pass_fd(struct ddpi_control *control, uint32_t tag, int fd)
     return ddpi_send_fds(control->fd, &sealed, sizeof sealed, &fd, 1, NULL) == DDP_OK;
 }
 
-int ddpi_control_take_fd(struct ddpi_control *control, uint32_t *ret_tag)
+/* The index of the oldest descriptor with @tag, or handed_count. */
+static uint32_t find_handed(const struct ddpi_control *control, uint32_t tag)
 {
-    if (control->handed_count == 0)
+    uint32_t i = 0;
+    while (i < control->handed_count && control->handed[i].tag != tag)
+        i++;
+    return i;
+}
+
+bool ddpi_control_has_fd(const struct ddpi_control *control, uint32_t tag)
+{
+    return find_handed(control, tag) < control->handed_count;
+}
+
+int ddpi_control_take_fd(struct ddpi_control *control, uint32_t tag)
+{
+    uint32_t i = find_handed(control, tag);
+    if (i == control->handed_count)
         return -1;
-    int fd = control->handed[0].fd;
-    *ret_tag = control->handed[0].tag;
+    int fd = control->handed[i].fd;
     control->handed_count--;
-    memmove(control->handed, control->handed + 1, control->handed_count * sizeof *control->handed);
+    memmove(&control->handed[i], &control->handed[i + 1],
+            (control->handed_count - i) * sizeof *control->handed);
     return fd;
 }
 

@@ -104,8 +104,11 @@ void ddpi_control_send(struct ddpi_control *control, const struct ddpi_memo *mem
  * descriptors: one that holds DDPI_HANDED_MAX treats another one as an invalid message. */
 bool ddpi_control_pass_fd(struct ddpi_control *control, uint32_t tag, int fd);
 
-/* The oldest descriptor that the peer has passed; the caller closes it. -1: none has come. */
-int ddpi_control_take_fd(struct ddpi_control *control, uint32_t *ret_tag);
+/* Whether the peer has passed a descriptor with @tag that is not taken yet. */
+bool ddpi_control_has_fd(const struct ddpi_control *control, uint32_t tag);
+
+/* The oldest of them; the caller closes it. -1: none has come. */
+int ddpi_control_take_fd(struct ddpi_control *control, uint32_t tag);
 
 enum ddpi_control_event ddpi_control_read(struct ddpi_control *control, struct ddpi_memo *ret_memo);
 

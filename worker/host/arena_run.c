@@ -57,8 +57,7 @@ static ddp_status fail_to_meet(struct ddp_comm *comm, ddp_status status, struct 
 static ddp_status take_arena(struct ddp_comm *comm, struct ddpi_arena **ret_arena,
                              struct ddp_error *err)
 {
-    uint32_t tag;
-    int fd = ddpi_control_take_fd(&comm->edges.ring[DDPI_PREV]->control, &tag);
+    int fd = ddpi_control_take_fd(&comm->edges.ring[DDPI_PREV]->control, ARENA_TAG);
     if (fd < 0)
         return DDP_OK;
     return ddpi_arena_attach(fd, ddpi_node_ranks(&comm->edges.nodes), ret_arena, err);
@@ -140,7 +139,8 @@ ddp_status ddpi_arena_meet(struct ddp_comm *comm, const struct ddpi_run *run)
 
 struct ddpi_need ddpi_arena_handover(const struct ddp_comm *comm)
 {
-    return (struct ddpi_need){.edge = comm->edges.ring[DDPI_PREV], .handover = true};
+    return (struct ddpi_need){
+        .edge = comm->edges.ring[DDPI_PREV], .handover = true, .tag = ARENA_TAG};
 }
 
 /* ---- a run that only meets ---- */

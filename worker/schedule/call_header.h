@@ -8,8 +8,8 @@
 #include <stdbool.h>
 
 /* Operations: X(symbol, name). JOIN is the round that ends ddp_comm_init(), ALLOC
- * a meeting for ddp_alloc() in which a rank need not take part; FINALIZE and ALLOC pass nothing
- * between ranks. */
+ * a meeting for ddp_alloc() in which a rank need not take part; FINALIZE
+ * passes nothing between ranks. */
 #define DDPI_OPERATION_MAP(X)                \
     X(DDPI_JOIN, "init")                     \
     X(DDPI_BARRIER, "barrier")               \

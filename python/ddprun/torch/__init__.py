@@ -44,8 +44,8 @@ def register():
 
 def _let_buckets_be_shared():
     """DistributedDataParallel asks a back end for the memory of its buckets only where this is 0. It is so for other back
-    ends, too, so nothing is changed for a process that uses a GPU."""
-    if not torch.cuda.is_initialized():
+    ends, too, so nothing is changed where there is a GPU."""
+    if torch.cuda.device_count() == 0:
         os.environ.setdefault('DDP_DISABLE_COMM_MEM', '0')
 
 

@@ -86,21 +86,16 @@ ddp_status ddpi_pass_descriptors(struct ddpi_device *device, struct ddpi_edge *e
 static ddp_status take_one(struct ddpi_device *device, const struct ddpi_wait *wait,
                            struct ddpi_edge *edge, const struct ddpi_offer *offer)
 {
-    const struct ddpi_need need = {.edge = edge, .handover = true};
-    uint32_t tag;
+    const uint32_t tag = (uint32_t)offer->allocation;
+    const struct ddpi_need need = {.edge = edge, .handover = true, .tag = tag};
     int fd;
-    while ((fd = ddpi_control_take_fd(&edge->control, &tag)) < 0) {
+    while ((fd = ddpi_control_take_fd(&edge->control, tag)) < 0) {
         ddp_status status = ddpi_wait(device->comm, wait, &need, 1);
         if (status != DDP_OK)
             return status;
     }
     struct ddp_error err;
-    ddp_status status;
-    if (tag != (uint32_t)offer->allocation)
-        status = ddpi_error_set(&err, DDP_E_PROTOCOL,
-                                "%s passed the descriptor of another allocation", edge->peer_name);
-    else
-        status = ddpi_share_import(&device->shares, offer, fd, &err);
+    ddp_status status = ddpi_share_import(&device->shares, offer, fd, &err);
     close(fd);
     return status == DDP_OK ? DDP_OK : ddpi_device_fail(device, status, &err);
 }

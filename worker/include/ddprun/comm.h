@@ -495,15 +495,17 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t
  *
  * A rank calls it when it likes, without the others, and in any thread. Only where ranks share
  * memory, and no collective has gone through it yet, the call waits for what was started before it,
- * and until all lower ranks have called this or begun a collective.
+ * and until all lower ranks have called this or begun such a collective: not one on device memory,
+ * or for which DDP_ALGORITHM or a table names another way.
  *
  * Ranks that share memory (one machine, at most 256 ranks, not DDP_ALGORITHM_RING) can see what
  * each of them allocates here. An operation on more than 16 KiB in which every buffer of every rank
  * lies in such memory reads and writes these buffers directly; the first one that uses a block
- * takes a moment longer, as ranks map it. If a single buffer lies elsewhere, or a rank has no
- * addresses left (RLIMIT_AS), the operation takes the usual way through shared memory. Results are
- * the same, to the bit. Where ranks do not share memory this is ordinary memory. A communicator
- * that is made of @comm has memory of its own: buffers of its parent are like any others to it.
+ * takes a moment longer, as ranks map it. If a single buffer lies elsewhere, the operation takes
+ * the usual way through shared memory; so do all, once a rank had no addresses left to map a block
+ * (RLIMIT_AS). Results are the same, to the bit. Where ranks do not share memory this is ordinary
+ * memory. A communicator that is made of @comm has memory of its own: buffers of its parent are
+ * like any others to it.
  *
  * The program may use the memory as it likes, except that children of fork() do not have it. Free
  * it with ddp_free(); ddp_comm_destroy() frees what is left. On DDP_OK, *@ret is aligned to pages.
@@ -511,9 +513,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t
  * failed, ranks that do not know it yet may still write to its output buffers.
  *
  * DDP_E_SYSTEM, DDP_E_NOMEM: this rank has no such memory, or a limit (RLIMIT_FSIZE) forbids it,
- * and
- * @comm stays usable; or the ranks could not meet, and ddp_comm_check() says that @comm has failed.
- * DDP_E_INVALID: this is a child of fork(), or a group of calls is open (ddp_group_start()).
+ * and @comm stays usable. DDP_E_INVALID: this is a child of fork(), or a group of calls is open
+ * (ddp_group_start()). Where the call waits for other ranks it can fail as a collective does.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_alloc(ddp_comm *comm, size_t bytes, void **ret,
                                             struct ddp_error *err);
@@ -526,6 +527,17 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_alloc(ddp_comm *comm, size_t bytes, void *
  * DDP_E_INVALID: @ptr is something else, or this is a child of fork().
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_free(ddp_comm *comm, void *ptr, struct ddp_error *err);
+
+/**
+ * Take what ddp_alloc() has returned as @ptr out of @comm, whose collectives copy it from now on.
+ * It stays where it is when @comm is destroyed: the program frees it by munmap(@ptr, *@ret_bytes).
+ * For memory that outlives its communicator. No operation that is under way may use it. Does not
+ * block.
+ *
+ * DDP_E_INVALID: @ptr is something else, or this is a child of fork().
+ */
+DDP_API DDP_MUST_CHECK ddp_status ddp_alloc_detach(ddp_comm *comm, void *ptr, size_t *ret_bytes,
+                                                   struct ddp_error *err);
 
 /**
  * Make the current operation, and all later ones, return DDP_E_ABORTED, on this rank and all

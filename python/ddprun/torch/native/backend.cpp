@@ -6,7 +6,6 @@
 
 #include "elements.h"
 #include "failure.h"
-#include "python_lock.h"
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <ddprun/comm_groups.h>
@@ -110,12 +109,18 @@ c10::intrusive_ptr<Backend> Backend::join(const c10::intrusive_ptr<c10d::Store> 
 }
 
 Backend::Backend(ddp_comm *comm, c10::intrusive_ptr<Options> options)
-    : NewestBackend(int(ddp_comm_rank(comm)), int(ddp_comm_world_size(comm))),
-      comm_(comm, ddp_comm_destroy), options_(std::move(options))
+    : NewestBackend(int(ddp_comm_rank(comm)), int(ddp_comm_world_size(comm))), comm_(comm),
+      memory_(std::make_shared<Memory>(comm)), options_(std::move(options))
 {
 }
 
 /* ---- the end ---- */
+
+Backend::~Backend()
+{
+    memory_->outlive();
+    ddp_comm_destroy(comm_);
+}
 
 /* What other ranks still take from this one arrives, even if it did not wait for it. */
 void Backend::shutdown()
@@ -124,16 +129,18 @@ void Backend::shutdown()
     struct ddp_error err;
     if (comm_ == nullptr)
         return;
-    if (ddp_comm_finalize(comm_.get(), 0, &err) != DDP_OK)
+    if (ddp_comm_finalize(comm_, 0, &err) != DDP_OK)
         TORCH_WARN("ddp: ", err.msg);
-    comm_.reset();
+    memory_->outlive();
+    ddp_comm_destroy(comm_);
+    comm_ = nullptr;
     under_way_.clear();
 }
 
 void Backend::abort()
 {
     if (comm_ != nullptr)
-        ddp_comm_abort(comm_.get());
+        ddp_comm_abort(comm_);
 }
 
 /* ---- memory ---- */
@@ -147,45 +154,26 @@ bool Backend::supportsTensorAlloc(c10::DeviceIndex index)
 /* Where ranks copy anyway, as they do so few bytes. */
 static constexpr size_t kCopied = 16 * 1024;
 
-/* Other ranks may have to come first. */
-static ddp_status allocate(ddp_comm *comm, size_t bytes, void **ret, struct ddp_error *err)
-{
-    const PythonLockReleased released;
-    return ddp_alloc(comm, bytes, ret, err);
-}
-
-/* The last user of the communicator destroys it. */
-static void give_back(std::shared_ptr<ddp_comm> &owner, void *memory)
-{
-    const PythonLockReleased released;
-    struct ddp_error ignored;
-    (void)ddp_free(owner.get(), memory, &ignored);
-    owner.reset();
-}
-
-/* The tensor may outlive the process group. A machine may have too little memory that ranks can
- * share, and any memory will do. */
+/* A machine may have too little memory that ranks can share, and any memory will do. */
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options)
 {
     TORCH_CHECK(options.device().is_cpu(),
                 "ddp: allocate_tensor() has memory of the cpu only, not of ", options.device());
     TORCH_CHECK(size >= 0 && size <= PTRDIFF_MAX / ptrdiff_t(options.dtype().itemsize()),
                 "ddp: allocate_tensor(): there is no tensor of ", size, " elements");
-    (void)comm();
-    std::shared_ptr<ddp_comm> owner = comm_;
     const size_t bytes = size_t(size) * options.dtype().itemsize();
-    void *memory;
-    struct ddp_error err;
+    struct ddp_error err, failure;
+    ddp_comm *const own = comm();
     if (bytes <= kCopied)
         return at::empty({size}, options);
-    if (allocate(owner.get(), bytes, &memory, &err) != DDP_OK) {
-        struct ddp_error failure;
-        check(ddp_comm_check(owner.get(), &failure), failure);
+    void *const memory = memory_->allocate(bytes, err);
+    if (memory == nullptr) {
+        check(ddp_comm_check(own, &failure), failure);
         TORCH_WARN_ONCE("ddp: ranks will copy gradients: ", err.msg);
         return at::empty({size}, options);
     }
     return at::from_blob(
-        memory, {size}, [owner](void *address) mutable { give_back(owner, address); }, options);
+        memory, {size}, [owner = memory_](void *address) { owner->give_back(address); }, options);
 }
 
 /* ---- groups ---- */
@@ -242,7 +230,7 @@ ddp_comm *Backend::comm() const
 {
     TORCH_CHECK_WITH(DistBackendError, comm_ != nullptr,
                      "ddp: this process group has been destroyed");
-    return comm_.get();
+    return comm_;
 }
 
 Backend::JobPtr Backend::make_job(std::chrono::milliseconds timeout) const

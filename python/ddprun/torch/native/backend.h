@@ -9,6 +9,7 @@
 #define DDPRUN_TORCH_BACKEND_H
 
 #include "job.h"
+#include "memory.h"
 #include "versions.h"
 #include "work.h"
 
@@ -26,6 +27,8 @@ class Backend : public NewestBackend
     /* Meet the other ranks through @store. */
     static c10::intrusive_ptr<Backend> join(const c10::intrusive_ptr<c10d::Store> &store, int rank,
                                             int size, c10::intrusive_ptr<Options> options);
+    ~Backend() override;
+
     const std::string getBackendName() const override;
     c10::intrusive_ptr<Options> getBackendOptions() override;
     uint64_t getSequenceNumberForGroup() override;
@@ -99,7 +102,8 @@ class Backend : public NewestBackend
                             const c10d::ReduceOp &op) const;
     void check_size(const char *call, size_t tensors) const;
 
-    std::shared_ptr<ddp_comm> comm_; /* empty after shutdown(); its memory has it too */
+    ddp_comm *comm_;                 /* NULL after shutdown() */
+    std::shared_ptr<Memory> memory_; /* what allocateTensor() has returned; tensors have it, too */
     c10::intrusive_ptr<Options> options_;
     std::mutex mutex_;             /* what follows; operations begin in the order of calls */
     std::deque<JobPtr> under_way_; /* they keep their tensors even if their work is dropped */
