@@ -3,9 +3,9 @@
  *
  * A forked child has copies of all descriptors. While a copy of a socket is open, the kernel does
  * not tell the peer that this process has died, and while one of a memory file is, its memory stays
- * in use. So a child of fork() closes its copies before
- * fork() returns in it. A child of a raw clone() keeps them until it execs or ends, as none of our
- * code runs in it; but the mark tells it from its parent.
+ * in use. So a child of fork() closes its copies before fork() returns in it. A child of a raw
+ * clone() keeps them until it execs or ends, as none of our code runs in it; but the mark tells it
+ * from its parent.
  */
 #ifndef DDPI_PRIVATE_FDS_H
 #define DDPI_PRIVATE_FDS_H
@@ -18,9 +18,9 @@
 void ddpi_private_begin(void);
 void ddpi_private_end(void);
 
-/* Between them: have children close @fd. Returns @fd. A negative @fd is returned as it
- * is, with errno unchanged. -1 with ENOMEM: @fd is closed. The caller may close it without telling
- * anyone. */
+/* Between them: have children close @fd. Returns @fd. A negative @fd is returned as it is, with
+ * errno unchanged. -1 with ENOMEM: @fd is closed. The caller may close it without telling anyone.
+ */
 int ddpi_private_add(int fd);
 
 /* The same; false: out of memory, and @fd stays open. */

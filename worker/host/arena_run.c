@@ -119,7 +119,7 @@ ddp_status ddpi_arena_meet(struct ddp_comm *comm, const struct ddpi_run *run)
                    : take_arena(comm, &arena, &cause);
     if (status != DDP_OK)
         return fail_to_meet(comm, status, &cause);
-    if (arena == NULL)
+    if (arena == NULL) /* whatever the previous rank calls, it is no mismatch with ddp_alloc() */
         return run->task.call.operation == DDPI_ALLOC
                    ? DDP_OK
                    : ddpi_arena_check_ring(comm, &run->task.call);

@@ -20,7 +20,7 @@ ddp_status ddpi_arena_meet(struct ddp_comm *comm, const struct ddpi_run *run);
 struct ddpi_need ddpi_arena_handover(const struct ddp_comm *comm);
 
 /* Get comm->arena, where it is chosen, if there is none yet. Blocks until the ranks before this one
- * have called it as well, or begun a collective. */
+ * have called it as well, or begun a collective that goes through the arena. */
 ddp_status ddpi_arena_have(struct ddp_comm *comm, struct ddp_error *err);
 
 /* The rank at @index of the node has arrived in @op with another call: fail. */

@@ -7,9 +7,8 @@
 #include <ddprun/comm.h>
 #include <stdbool.h>
 
-/* Operations: X(symbol, name). JOIN is the round that ends ddp_comm_init(), ALLOC
- * a meeting for ddp_alloc() in which a rank need not take part; FINALIZE
- * passes nothing between ranks. */
+/* Operations: X(symbol, name). JOIN is the round that ends ddp_comm_init(); FINALIZE passes nothing
+ * between ranks; ALLOC is a meeting for ddp_alloc(), in which a rank need not take part. */
 #define DDPI_OPERATION_MAP(X)                \
     X(DDPI_JOIN, "init")                     \
     X(DDPI_BARRIER, "barrier")               \
