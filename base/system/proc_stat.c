@@ -16,6 +16,7 @@ enum {
     PARENT_FIELD = 4,
     FLAGS_FIELD = 9,
     THREADS_FIELD = 20,
+    PROCESSOR_FIELD = 39,
     EXIT_CODE_FIELD = 52, /* the last one since Linux 3.5 */
 };
 
@@ -35,6 +36,9 @@ static void note_field(struct ddpi_proc_stat *stat, int field, const char *text)
         break;
     case THREADS_FIELD:
         stat->threads = number;
+        break;
+    case PROCESSOR_FIELD:
+        stat->processor = number;
         break;
     case EXIT_CODE_FIELD:
         stat->exit_code = number;

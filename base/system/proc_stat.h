@@ -14,6 +14,7 @@ struct ddpi_proc_stat {
     pid_t parent;
     int64_t flags;     /* PF_* in the kernel */
     int64_t threads;   /* those that have not ended */
+    int64_t processor; /* where it runs, or ran last */
     int64_t exit_code; /* as wait(2) gives it; the signal if the process is stopped; 0 if hidden */
 };
 

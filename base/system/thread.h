@@ -1,5 +1,5 @@
 /*
- * thread.h - starts threads that receive no signals.
+ * thread.h - starts threads that receive no signals, and lets one run soon when it wakes up.
  */
 #ifndef DDPI_THREAD_H
 #define DDPI_THREAD_H
@@ -11,5 +11,13 @@
  * handle its signals. @stack_size: in bytes, 0 for the default. The caller joins or detaches the
  * thread. Returns 0 or an errno. */
 int ddpi_thread_start(pthread_t *ret_thread, size_t stack_size, void *(*run)(void *arg), void *arg);
+
+/*
+ * Ask the kernel to give the calling thread short slices of time, and so, when it wakes up, to let
+ * it interrupt a thread with longer ones (Linux 6.12). For a thread that does little whenever it
+ * wakes up. Without effect on an older kernel, and for a thread with a scheduling policy of its
+ * own.
+ */
+void ddpi_thread_ask_short_slices(void);
 
 #endif

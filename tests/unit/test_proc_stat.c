@@ -14,7 +14,7 @@
 /* As Linux 6.8 writes it. */
 #define FIELDS_5_TO_52                                                                             \
     "28 28 15 -1 4194308 100 0 0 0 0 0 0 0 20 0 7 0 1702066 3133440 414 18446744073709551615 1 1 " \
-    "1 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0 1 1 1 1 1 1 1 256\n"
+    "1 0 0 0 0 0 0 0 0 0 17 5 0 0 0 0 0 1 1 1 1 1 1 1 256\n"
 
 static void parse(const char *name, struct ddpi_proc_stat *ret)
 {
@@ -32,6 +32,7 @@ START_TEST(each_field_is_found)
     ck_assert_int_eq(stat.parent, 28);
     ck_assert_int_eq(stat.flags, 4194308);
     ck_assert_int_eq(stat.threads, 7);
+    ck_assert_int_eq(stat.processor, 5);
     ck_assert_int_eq(stat.exit_code, 256);
 }
 END_TEST

@@ -1,11 +1,18 @@
 /*
- * lives.c - the thread that holds the word of a rank and watches that of the next one. Owns the
- * thread and its robust list; nothing of the list is in shared memory, where another process could
- * write.
+ * lives.c - a thread that holds the word of a rank, and one that watches that of the next rank.
+ * Owns the threads and the robust list; nothing of the list is in shared memory, where another
+ * process could write.
  *
  * The kernel wakes a single waiter of a word. That thread counts the death in the page and so wakes
- * the threads of all ranks; each looks at all words. A rank whose successor has left or died
+ * the watchers of all ranks; each looks at all words. A rank whose successor has left or died
  * watches the next but one, so every living rank is watched, in whatever order ranks die.
+ *
+ * Why two threads: the holder may be the last thread of its process, which frees the memory. The
+ * watcher that it wakes there runs at once only if its slices of time are shorter than the
+ * holder's, as a kernel without preemption waits for a clock tick otherwise.
+ *
+ * Which process a rank is stands in the page as well. Another rank may have written there, so
+ * nothing is done to a process that is not dying (dying.h).
  *
  * What is in a word:
  *
@@ -16,6 +23,8 @@
  */
 #include "lives.h"
 
+#include "clock.h"
+#include "dying.h"
 #include "mem.h"
 #include "thread.h"
 
@@ -36,10 +45,15 @@ enum {
     LEFT = FUTEX_TID_MASK,    /* no thread has this id */
     NONE = UINT16_MAX,        /* no rank */
     LOOK_AGAIN_US = 2 * 1000, /* where one cannot wait for several words */
+    ASIDES = 7,               /* how often a dying process is told to step aside */
+    FIRST_ASIDE_US = 100,
+    US_PER_S = 1000 * 1000,
+    HELPERS = 4, /* so many of the first ranks that notice a death do that */
 };
 
 struct life_word {
     _Alignas(64) _Atomic uint32_t word; /* a cache line each */
+    _Atomic pid_t process;              /* of the rank */
 };
 
 struct page {
@@ -48,14 +62,16 @@ struct page {
 };
 
 struct ddpi_lives {
-    pthread_t thread;
-    pid_t pid; /* the process of the thread */
+    pthread_t holder, watcher;
+    pid_t pid; /* the process of the threads */
     struct page *page;
     uint32_t nranks, rank;
     void (*on_death)(void *arg);
     void *arg;
     uint32_t known_deaths; /* the value of page->deaths of which on_death() knows */
     bool no_waitv;
+    pid_t dying;            /* the process that is to step aside, */
+    unsigned asides;        /* so many times more */
     _Atomic uint32_t first; /* the first rank whose death was noticed, or NONE */
     _Atomic uint32_t begun; /* the thread holds the word, or cannot */
     _Atomic uint32_t over;
@@ -106,11 +122,34 @@ static void look(struct ddpi_lives *lives)
         deaths = atomic_fetch_add(&lives->page->deaths, 1) + 1;
         wake_all(&lives->page->deaths);
         lives->on_death(lives->arg);
+        lives->dying = atomic_load(&lives->page->ranks[dead].process);
+        lives->asides = deaths - lives->known_deaths <= HELPERS ? ASIDES : 0;
     }
     lives->known_deaths = deaths;
 }
 
-/* Until the word of @next changes from @value, deaths are counted, or this rank leaves. */
+/* Not only at once: when the kernel has marked the word, the process has its memory for some
+ * moments more, or another thread of it is still to end. And a survivor that sleeps for a moment
+ * may wake up behind it again. */
+static void let_survivors_first(struct ddpi_lives *lives)
+{
+    if (lives->asides == 0)
+        return;
+    lives->asides--;
+    ddpi_dying_step_aside(lives->dying);
+}
+
+/* 100 us after the first time, 200 us after the second one, and so on. */
+static struct timespec next_aside(const struct ddpi_lives *lives)
+{
+    uint64_t us = ddpi_now_us(&ddpi_clock_monotonic) +
+                  ((uint64_t)FIRST_ASIDE_US << (ASIDES - 1 - lives->asides));
+    return (struct timespec){.tv_sec = (time_t)(us / US_PER_S),
+                             .tv_nsec = (long)(us % US_PER_S) * 1000};
+}
+
+/* Until the word of @next changes from @value, deaths are counted, this rank leaves, or a dying
+ * process is to step aside again. */
 static void watch(struct ddpi_lives *lives, uint32_t next, uint32_t value)
 {
     struct watched_word words[] = {
@@ -122,9 +161,12 @@ static void watch(struct ddpi_lives *lives, uint32_t next, uint32_t value)
     };
     if (next != NONE)
         words[2].address = (uintptr_t)&lives->page->ranks[next].word;
-    if (!lives->no_waitv &&
-        syscall(SYS_futex_waitv, words, next != NONE ? 3 : 2, 0, NULL, CLOCK_MONOTONIC) < 0)
-        lives->no_waitv = errno != EAGAIN && errno != EINTR;
+    struct timespec aside = {0};
+    if (lives->asides > 0)
+        aside = next_aside(lives);
+    if (!lives->no_waitv && syscall(SYS_futex_waitv, words, next != NONE ? 3 : 2, 0,
+                                    lives->asides > 0 ? &aside : NULL, CLOCK_MONOTONIC) < 0)
+        lives->no_waitv = errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT;
     if (!lives->no_waitv)
         return;
     const struct timespec time = {.tv_nsec = LOOK_AGAIN_US * 1000};
@@ -144,6 +186,7 @@ static void hold(struct ddpi_lives *lives)
     lives->head.list.next = &lives->entry;
     lives->entry.next = &lives->head.list;
     lives->head.futex_offset = (intptr_t)own_word(lives) - (intptr_t)&lives->entry;
+    atomic_store(&lives->page->ranks[lives->rank].process, lives->pid);
     if (syscall(SYS_set_robust_list, &lives->head, sizeof lives->head) == 0)
         atomic_store(own_word(lives), (uint32_t)gettid() | FUTEX_WAITERS);
     wake_all(own_word(lives));
@@ -158,25 +201,52 @@ static void let_go(struct ddpi_lives *lives)
     wake_all(own_word(lives));
 }
 
-static void *lives_thread(void *arg)
+static void *hold_life(void *arg)
 {
     struct ddpi_lives *lives = arg;
     hold(lives);
-    while (atomic_load(&lives->over) == 0) {
-        uint32_t value = 0;
-        look(lives);
-        uint32_t next = next_to_watch(lives, &value);
-        watch(lives, next, value);
-    }
+    while (atomic_load(&lives->over) == 0)
+        syscall(SYS_futex, &lives->over, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
     let_go(lives);
     return NULL;
 }
 
+static void *watch_lives(void *arg)
+{
+    struct ddpi_lives *lives = arg;
+    ddpi_thread_ask_short_slices();
+    while (atomic_load(&lives->over) == 0) {
+        uint32_t value = 0;
+        look(lives);
+        let_survivors_first(lives);
+        uint32_t next = next_to_watch(lives, &value);
+        watch(lives, next, value);
+    }
+    return NULL;
+}
+
 /* A small stack, unless the program has so much thread-local data that it is not enough. */
+static bool start(pthread_t *ret_thread, void *(*run)(void *arg), struct ddpi_lives *lives)
+{
+    return ddpi_thread_start(ret_thread, STACK_SIZE, run, lives) == 0 ||
+           ddpi_thread_start(ret_thread, 0, run, lives) == 0;
+}
+
+static void stop(struct ddpi_lives *lives)
+{
+    atomic_store(&lives->over, 1);
+    syscall(SYS_futex, &lives->over, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
 static bool lives_start(struct ddpi_lives *lives)
 {
-    return ddpi_thread_start(&lives->thread, STACK_SIZE, lives_thread, lives) == 0 ||
-           ddpi_thread_start(&lives->thread, 0, lives_thread, lives) == 0;
+    if (!start(&lives->holder, hold_life, lives))
+        return false;
+    if (start(&lives->watcher, watch_lives, lives))
+        return true;
+    stop(lives);
+    pthread_join(lives->holder, NULL);
+    return false;
 }
 
 /* ---- outside ---- */
@@ -218,8 +288,8 @@ void ddpi_lives_leave(struct ddpi_lives *lives)
 {
     if (lives == NULL || lives->pid != getpid())
         return; /* in a child it is a copy of what the parent's thread uses: it stays */
-    atomic_store(&lives->over, 1);
-    syscall(SYS_futex, &lives->over, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
-    pthread_join(lives->thread, NULL);
+    stop(lives);
+    pthread_join(lives->watcher, NULL);
+    pthread_join(lives->holder, NULL);
     ddpi_free(lives);
 }

@@ -3,8 +3,9 @@
  *
  * The kernel needs about 60 ms for each GiB of a dead process before its sockets end or its parent
  * learns of it. The first thing it does, though, is to mark the robust futexes that the process
- * held. So each rank has a word in shared memory that a thread of its process holds, and the same
- * thread watches the word of the next rank that lives.
+ * held. So each rank has a word in shared memory that a thread of its process holds, and another
+ * thread watches the word of the next rank that lives. Then the dead process gets a processor only
+ * after the survivors (dying.h).
  *
  * An aid only: without it deaths are noticed by the end of a socket. Ranks that are threads of one
  * process die together and need none of this.
@@ -22,12 +23,12 @@ struct ddpi_lives;
 size_t ddpi_lives_size(uint32_t nranks);
 
 /*
- * Start the thread that holds the word of @rank in the shared memory @page, and wait until it does.
+ * Start the threads of @rank, and wait until one holds its word in the shared memory @page.
  * @page is aligned to 64 bytes and stays mapped until ddpi_lives_leave(). When a rank has died, the
- * thread calls @on_death(@arg), which must not block; a spare call is possible. Any rank may write
- * to @page: it can hide deaths and invent them, and nothing else.
+ * other thread calls @on_death(@arg), which must not block; a spare call is possible. Any rank may
+ * write to @page: it can hide deaths and invent them, and nothing else.
  *
- * NULL: no memory, or no thread.
+ * NULL: no memory, or no threads.
  */
 struct ddpi_lives *ddpi_lives_join(void *page, uint32_t nranks, uint32_t rank,
                                    void (*on_death)(void *arg), void *arg);
@@ -36,7 +37,7 @@ struct ddpi_lives *ddpi_lives_join(void *page, uint32_t nranks, uint32_t rank,
  * exec counts as dead. Any thread; costs one load. */
 bool ddpi_lives_first_death(const struct ddpi_lives *lives, uint32_t *ret_rank);
 
-/* This rank leaves and is not dead. Also in a forked child, which has no such thread. NULL is
+/* This rank leaves and is not dead. Also in a forked child, which has no such threads. NULL is
  * allowed. */
 void ddpi_lives_leave(struct ddpi_lives *lives);
 

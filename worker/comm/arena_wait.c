@@ -13,22 +13,15 @@
 #include "arena_op.h"
 #include "attempt.h"
 #include "clock.h"
-#include "parse.h"
-#include "proc_stat.h"
+#include "dying.h"
 #include "rank_names.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 enum {
     SLEEP_MOST_US = 4000,
     SLEEP_DOUBT_US = 1000, /* while it is not certain that a rank has died */
-    EXITING = 0x4,         /* PF_EXITING in the kernel */
-    LAST = 19,             /* the priority of a process that all others come before (nice(2)) */
 };
 
 /* An operation in the arena of the own node. */
@@ -117,47 +110,12 @@ static bool seems_dead(const struct ddp_comm *comm, const struct ddpi_arena_op *
 }
 
 /* Calling exec ends the thread that shows a rank's life as death does, but a process that execs has
- * a program and a dying one has none; what becomes of the former its sockets tell. Do not read
- * /proc/PID/stat here: that takes hold of the memory of the process, so this rank might have to
- * free it, at 60 ms for each GiB. */
+ * a program; what becomes of it its sockets tell. */
 bool ddpi_arena_is_dead(const struct ddp_comm *comm, uint32_t rank)
 {
-    char path[32], first[1];
     struct ddpi_card card;
-    if (!ddpi_card_get(ddpi_meeting_slot(&comm->edges.meeting, rank), &card))
-        return false;
-    snprintf(path, sizeof path, "/proc/%u/exe", card.pid);
-    return readlink(path, first, sizeof first) < 0 && errno == ENOENT;
-}
-
-/* Of a process that is dead for ddpi_arena_is_dead(), and so has no memory any more to take hold
- * of. It may be seen so for a moment while it calls exec; and a kernel thread always is. */
-static bool is_exiting(pid_t pid)
-{
-    struct ddpi_proc_stat process;
-    return ddpi_proc_stat_read(pid, &process) && (process.flags & EXITING) != 0;
-}
-
-/* Let a dead rank's threads, one of which frees its memory, have a processor after all others:
- * without preemption a survivor that is next on theirs waits for a slice of time, again and again.
- * The kernel refuses this for a process of another user. */
-static void let_survivors_first(const struct ddp_comm *comm, uint32_t rank)
-{
-    char path[32];
-    struct ddpi_card card;
-    int64_t thread;
-    struct ddp_error ignored;
-    if (!ddpi_card_get(ddpi_meeting_slot(&comm->edges.meeting, rank), &card) ||
-        !is_exiting((pid_t)card.pid))
-        return;
-    snprintf(path, sizeof path, "/proc/%u/task", card.pid);
-    DIR *threads = opendir(path);
-    if (threads == NULL)
-        return;
-    for (const struct dirent *entry; (entry = readdir(threads)) != NULL;)
-        if (ddpi_parse_int(entry->d_name, 1, INT32_MAX, &thread, &ignored) == DDP_OK)
-            (void)setpriority(PRIO_PROCESS, (id_t)thread, LAST);
-    closedir(threads);
+    return ddpi_card_get(ddpi_meeting_slot(&comm->edges.meeting, rank), &card) &&
+           ddpi_is_dying((pid_t)card.pid);
 }
 
 /* What the rank has sent before it died comes first. */
@@ -168,7 +126,6 @@ static ddp_status check_lives(struct ddp_comm *comm, const struct ddpi_wait *wai
     char call[DDPI_CALL_TEXT], name[DDPI_PEER_NAME];
     if (!seems_dead(comm, op, &rank) || !ddpi_arena_is_dead(comm, rank))
         return DDP_OK;
-    let_survivors_first(comm, rank);
     ddp_status status = ddpi_wait_poll(comm, wait);
     if (status != DDP_OK)
         return status;

@@ -22,6 +22,7 @@
 
 enum {
     PATIENCE_MS = 1000,
+    FIRST_WAIT_MS = 20, /* for an answer; then each time twice as long as before */
     ATTEMPTS_MAX = 8,
     EXITING = 0x4 /* PF_EXITING in the kernel */
 };
@@ -174,7 +175,7 @@ void ddpi_probe_all(struct ddpi_probe *probes, size_t count)
     enum { BATCH = 16 }; /* the rest follows next time */
     uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
     uint64_t deadline_ms = ddpi_deadline(now, PATIENCE_MS);
-    uint64_t again_ms = ddpi_deadline(now, PATIENCE_MS / 2);
+    uint64_t wait_ms = FIRST_WAIT_MS, again_ms = ddpi_deadline(now, wait_ms);
     int epoll = epoll_create1(EPOLL_CLOEXEC); /* -1: nothing can be asked */
     for (size_t i = 0; i < count; i++) {
         probes[i].attempts = 0;
@@ -183,14 +184,17 @@ void ddpi_probe_all(struct ddpi_probe *probes, size_t count)
     for (; now < deadline_ms && probe_is_open(probes, count);
          now = ddpi_now_ms(&ddpi_clock_monotonic)) {
         struct epoll_event events[BATCH];
-        uint64_t wake_ms = now < again_ms ? again_ms : deadline_ms;
+        uint64_t wake_ms = again_ms < deadline_ms ? again_ms : deadline_ms;
         int ready = epoll_wait(epoll, events, BATCH, ddpi_remaining_ms(now, wake_ms));
         for (int i = 0; i < ready; i++) {
             struct ddpi_probe *probe = events[i].data.ptr;
             probe_go_on(probe, probe->error == 0, epoll);
         }
-        if (now < again_ms && ddpi_now_ms(&ddpi_clock_monotonic) >= again_ms)
+        if (ddpi_now_ms(&ddpi_clock_monotonic) >= again_ms) {
             probe_again(probes, count, epoll);
+            wait_ms *= 2;
+            again_ms = ddpi_deadline(again_ms, wait_ms);
+        }
     }
     for (size_t i = 0; i < count; i++) {
         probes[i].fate = fate_by(probes[i].error);
