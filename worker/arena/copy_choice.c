@@ -45,7 +45,7 @@ static enum ddpi_copy_path best_path(const uint64_t *least, unsigned paths)
     if (has_path(paths, DDPI_COPY_STREAMED) && least[DDPI_COPY_STREAMED] < least[path] / 2)
         path = DDPI_COPY_STREAMED;
     if (has_path(paths, DDPI_COPY_SINGLE) &&
-        least[DDPI_COPY_SINGLE] < least[path] - least[path] / 8)
+        least[DDPI_COPY_SINGLE] < least[path] - least[path] / 32)
         path = DDPI_COPY_SINGLE;
     return path;
 }

@@ -11,15 +11,16 @@
  * So from time to time the ranks try all ways. They carry out a few operations on each, separately
  * for each kind of operation and each range of sizes. The operations that follow go past the caches
  * if the fastest try that did so took less than half the time, and through the kernel if that saves
- * an eighth of the time that they would take else. If large operations become slow, the tries are
- * repeated at once.
+ * at least a thirty-second of the time that they would take else. If large operations become slow,
+ * the tries are repeated at once.
  *
  * The time is that of the rank that spent most on copies and reductions: who writes does not see
- * what it costs to read. The ranks tell each other their times when they next meet, so all have the
- * same times and choose the same way; the operation that has begun by then still goes the way that
- * was known. The bits of a result do not depend on the way. That of the kernel all must choose: a
- * rank that tells one time to some and another to others can spoil results, as it can with what it
- * copies in, but no memory.
+ * what it costs to read. Where ranks outnumber the processors, the time that they wait for each
+ * other counts too, as it is most of the operation. The ranks tell each other their times when they
+ * next meet, so all have the same times and choose the same way; the operation that has begun by
+ * then still goes the way that was known. The bits of a result do not depend on the way. That of
+ * the kernel all must choose: a rank that tells one time to some and another to others can spoil
+ * results, as it can with what it copies in, but no memory.
  */
 #ifndef DDPI_COPY_CHOICE_H
 #define DDPI_COPY_CHOICE_H
