@@ -17,6 +17,7 @@ static const struct perf_benchmark benchmarks[] = {
     {"rendezvous", scale_rendezvous, "100 to 10,000 nodes meet, and meet again when one is lost"},
     {"crowd", scale_crowd, "100 to 100,000 agents, a hundred on each connection, meet"},
     {"ranks", scale_ranks, "what a communicator of 2 to 64 ranks costs"},
+    {"copies", scale_copies, "what the copies of an all-reduce cost alone"},
     {"deaths", scale_deaths, "how soon the other ranks know that one was killed"},
     {NULL, NULL, NULL},
 };

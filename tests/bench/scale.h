@@ -12,6 +12,7 @@ bool scale_swarm(struct perf *perf, struct ddp_error *err);
 bool scale_rendezvous(struct perf *perf, struct ddp_error *err);
 bool scale_crowd(struct perf *perf, struct ddp_error *err);
 bool scale_ranks(struct perf *perf, struct ddp_error *err);
+bool scale_copies(struct perf *perf, struct ddp_error *err);
 bool scale_deaths(struct perf *perf, struct ddp_error *err);
 
 #endif

@@ -14,10 +14,12 @@
 #include "lives.h"
 #include "mem.h"
 #include "memory_file.h"
+#include "spread.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -34,7 +36,8 @@ enum {
     MANY_RANKS = 4,    /* with more, pieces are smaller */
     CROWD_RANKS = 16,
     FETCH = 1024, /* bytes of a piece that are fetched ahead: a processor can wait for few lines */
-    FEW_RANKS = 16, /* so few look at each other's lines, more count who has arrived */
+    SPREAD_MOST = 128, /* ranks: with more, one look at where they are takes too long */
+    FEW_RANKS = 16,    /* so few look at each other's lines, more count who has arrived */
 };
 
 /* Each word that several ranks write has a cache line of its own. */
@@ -62,6 +65,7 @@ struct line {
     _Atomic uint64_t non_finite[HALVES]; /* the last round whose result is; written by any rank */
     _Atomic uint64_t spent_ns[HALVES];   /* on the last operation that was timed and told here */
     _Atomic uint32_t left;               /* whether it has failed */
+    _Alignas(64) _Atomic uint16_t processor; /* where its last operation began, if crowded */
 };
 
 struct shared {
@@ -77,6 +81,7 @@ struct ddpi_arena {
     uint32_t nranks, rank;
     bool crowded, grown;
     uint64_t round;
+    uint32_t operations;    /* that have asked where ranks are */
     uint64_t digest;        /* of this rank's call */
     uint64_t works[HALVES]; /* rounds in each half that had work to share */
     size_t lives_at, small_at, large_at, large, file_size;
@@ -309,6 +314,32 @@ static uint64_t use_of(uint64_t round)
 static struct half *half_of(const struct ddpi_arena *arena, uint64_t round)
 {
     return &arena->shared->halves[round % HALVES];
+}
+
+/* The places that others have shown may be old; then a rank moves in vain, and again later. */
+static void look_where_ranks_are(struct ddpi_arena *arena)
+{
+    uint16_t at[SPREAD_MOST];
+    cpu_set_t allowed;
+    for (uint32_t rank = 0; rank < arena->nranks; rank++)
+        at[rank] =
+            atomic_load_explicit(&arena->shared->lines[rank].processor, memory_order_relaxed);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return;
+    int processor = ddpi_spread_target(at, arena->nranks, arena->rank, &allowed);
+    if (processor != DDPI_SPREAD_NOWHERE)
+        ddpi_spread_move(processor);
+}
+
+void ddpi_arena_spread(struct ddpi_arena *arena, uint32_t every)
+{
+    if (!arena->crowded || arena->nranks > SPREAD_MOST)
+        return;
+    int processor = sched_getcpu();
+    atomic_store_explicit(&arena->shared->lines[arena->rank].processor, (uint16_t)processor,
+                          memory_order_relaxed);
+    if (processor >= 0 && ++arena->operations % every == 0)
+        look_where_ranks_are(arena);
 }
 
 uint64_t ddpi_arena_next_round(struct ddpi_arena *arena)

@@ -90,6 +90,10 @@ uint8_t *ddpi_arena_piece(const struct ddpi_arena *arena, uint64_t round, uint32
  */
 ddp_status ddpi_arena_grow(struct ddpi_arena *arena, struct ddp_error *err);
 
+/* Where ranks outnumber the processors: show where this rank's thread is, and at each @every th
+ * call look where the others are, and move the thread if it is one too many there (spread.h). */
+void ddpi_arena_spread(struct ddpi_arena *arena, uint32_t every);
+
 /* ---- rounds ---- */
 
 /* The number of the next round of this rank, from 1; it increases it. */

@@ -18,6 +18,7 @@
 enum {
     SHORT = 8 * 1024,  /* bytes of all ranks up to which each reduces for itself */
     SHARE = 32 * 1024, /* bytes of the result that a rank reduces at a time */
+    SPREAD_EVERY = 16, /* small operations: how often one looks where the ranks are */
 };
 
 static const struct ddpi_arena_row *row_of(const struct ddpi_arena_op *op)
@@ -415,6 +416,7 @@ void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct
     op->longest = longest_part(op);
     op->counted = !ddpi_call_is_in_pairs(&task->call); /* all ranks know all counts */
     set_pieces(op);
+    ddpi_arena_spread(arena, op->room == DDPI_ARENA_LARGE ? 1 : SPREAD_EVERY);
     op->chunked = !is_short(op) && ddpi_chunks_are_possible(op);
     op->may_show = op->room == DDPI_ARENA_LARGE && ddpi_direct_is_possible(op);
     op->shows = op->may_show && ddpi_direct_find_own(op, &op->own);
@@ -429,6 +431,7 @@ void ddpi_arena_begin_again(struct ddpi_arena_op *op, struct ddpi_task *task)
         ddpi_arena_begin(op, op->arena, task);
         return;
     }
+    ddpi_arena_spread(op->arena, SPREAD_EVERY);
     op->task = task;
     op->stage = DDPI_ARENA_COPY_IN;
     op->checked = op->direct = op->worked = false;
