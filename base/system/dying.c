@@ -36,33 +36,54 @@ static bool frees_memory(pid_t thread, struct ddpi_proc_stat *ret)
 }
 
 /* Without preemption the priority alone does not end the slice of time that the thread has. To be
- * moved does; and where it comes to, another thread has the processor, or none needs it. */
-static void thread_step_aside(pid_t thread)
+ * moved does; and where it comes to, another thread has the processor, or none needs it. A thread
+ * that is bound to other processors than this one is not in the way. */
+static void thread_step_aside(pid_t thread, const cpu_set_t *own)
 {
     struct ddpi_proc_stat stat;
-    cpu_set_t allowed, others;
     if (!frees_memory(thread, &stat))
         return;
     (void)setpriority(PRIO_PROCESS, (id_t)thread, LAST);
-    if (stat.processor >= CPU_SETSIZE || sched_getaffinity(thread, sizeof allowed, &allowed) != 0)
+    if (stat.processor >= CPU_SETSIZE || !CPU_ISSET((size_t)stat.processor, own))
         return;
-    others = allowed;
+    cpu_set_t others = *own;
     CPU_CLR((size_t)stat.processor, &others);
     if (sched_setaffinity(thread, sizeof others, &others) == 0)
-        (void)sched_setaffinity(thread, sizeof allowed, &allowed);
+        (void)sched_setaffinity(thread, sizeof *own, own);
+}
+
+/* The next thread in the directory; 0: there is none. */
+static pid_t next_thread(DIR *threads)
+{
+    int64_t thread;
+    struct ddp_error ignored;
+    for (const struct dirent *entry; (entry = readdir(threads)) != NULL;)
+        if (ddpi_parse_int(entry->d_name, 1, INT32_MAX, &thread, &ignored) == DDP_OK)
+            return (pid_t)thread;
+    return 0;
+}
+
+/* The last thread that has the memory frees it. And in a process that calls exec from another
+ * thread than its first one, the first one ends, and the other one takes its id. */
+static bool all_are_dying(DIR *threads)
+{
+    for (pid_t thread; (thread = next_thread(threads)) != 0;)
+        if (!ddpi_is_dying(thread))
+            return false;
+    rewinddir(threads);
+    return true;
 }
 
 void ddpi_dying_step_aside(pid_t pid)
 {
     char path[32];
-    int64_t thread;
-    struct ddp_error ignored;
+    cpu_set_t own;
     snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
     DIR *threads = opendir(path);
     if (threads == NULL)
         return;
-    for (const struct dirent *entry; (entry = readdir(threads)) != NULL;)
-        if (ddpi_parse_int(entry->d_name, 1, INT32_MAX, &thread, &ignored) == DDP_OK)
-            thread_step_aside((pid_t)thread);
+    if (all_are_dying(threads) && sched_getaffinity(0, sizeof own, &own) == 0)
+        for (pid_t thread; (thread = next_thread(threads)) != 0;)
+            thread_step_aside(thread, &own);
     closedir(threads);
 }

@@ -11,15 +11,17 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* Whether @pid has lost its program and its memory for good. A process that calls exec may seem so
- * for a moment, but it gets a new program; and false for a process that this one may not look
+/* Whether the process or thread @pid has lost its program and its memory for good, or does not
+ * exist. One that calls exec may seem so for a moment. false for one that this process may not look
  * at. */
 bool ddpi_is_dying(pid_t pid);
 
 /*
- * Let other threads have the processor where a thread of @pid frees memory, and any other one
- * before it. Nothing happens to a process that is not dying, or is another user's. Does not block
- * for longer than the kernel takes to interrupt that thread, some 10 us.
+ * Let other threads have the processor where the process @pid frees its memory, and every processor
+ * before it does. It is moved only among the processors that the calling thread may use. Nothing
+ * happens while a thread of the process has its program, as one that calls exec does, and to the
+ * process of another user. Takes some 20 us for each thread that has not ended, and until the
+ * kernel can interrupt the one that frees memory, which can be milliseconds.
  */
 void ddpi_dying_step_aside(pid_t pid);
 

@@ -126,8 +126,8 @@ struct door {
     uint64_t done_ms;  /* when the thread had done its work */
 };
 
-/* A rank that asks waits half a second for a first answer. If the system does not run the thread of
- * a door for that long, the attempt proves nothing, and the test repeats it. */
+/* A rank that asks waits 620 ms before it connects once more. If the system does not run the thread
+ * of a door for that long, the attempt proves nothing, and the test repeats it. */
 enum { IN_TIME_MS = 400 };
 
 static bool was_in_time(const struct door *door, uint64_t begun_ms)

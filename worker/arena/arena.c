@@ -65,7 +65,7 @@ struct line {
     _Atomic uint64_t non_finite[HALVES]; /* the last round whose result is; written by any rank */
     _Atomic uint64_t spent_ns[HALVES];   /* on the last operation that was timed and told here */
     _Atomic uint32_t left;               /* whether it has failed */
-    _Alignas(64) _Atomic uint16_t processor; /* where its last operation began, if crowded */
+    _Alignas(64) _Atomic uint16_t place; /* if crowded: its last processor, plus 1 */
 };
 
 struct shared {
@@ -321,9 +321,10 @@ static void look_where_ranks_are(struct ddpi_arena *arena)
 {
     uint16_t at[SPREAD_MOST];
     cpu_set_t allowed;
-    for (uint32_t rank = 0; rank < arena->nranks; rank++)
-        at[rank] =
-            atomic_load_explicit(&arena->shared->lines[rank].processor, memory_order_relaxed);
+    for (uint32_t rank = 0; rank < arena->nranks; rank++) /* UINT16_MAX: not shown yet */
+        at[rank] = (uint16_t)(atomic_load_explicit(&arena->shared->lines[rank].place,
+                                                   memory_order_relaxed) -
+                              1);
     if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
         return;
     int processor = ddpi_spread_target(at, arena->nranks, arena->rank, &allowed);
@@ -336,7 +337,7 @@ void ddpi_arena_spread(struct ddpi_arena *arena, uint32_t every)
     if (!arena->crowded || arena->nranks > SPREAD_MOST)
         return;
     int processor = sched_getcpu();
-    atomic_store_explicit(&arena->shared->lines[arena->rank].processor, (uint16_t)processor,
+    atomic_store_explicit(&arena->shared->lines[arena->rank].place, (uint16_t)(processor + 1),
                           memory_order_relaxed);
     if (processor >= 0 && ++arena->operations % every == 0)
         look_where_ranks_are(arena);

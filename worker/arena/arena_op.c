@@ -76,6 +76,14 @@ static bool has_choice(const struct ddpi_arena_op *op)
            (!ddpi_arena_is_crowded(op->arena) || op->task->call.operation == DDPI_ALL_TO_ALL);
 }
 
+/* Where ranks outnumber the processors, most of an operation is to wait for each other, so that
+ * counts too, once all have called it. */
+static void note_meeting(struct ddpi_arena_op *op)
+{
+    if (op->way.is_timed && ddpi_arena_is_crowded(op->arena))
+        op->met_ns = ddpi_now_ns() - op->spent_ns;
+}
+
 static void choose_way(struct ddpi_arena_op *op)
 {
     if (!has_choice(op))
@@ -85,9 +93,10 @@ static void choose_way(struct ddpi_arena_op *op)
         paths |= 1U << DDPI_COPY_STREAMED;
     if (ddpi_single_copy_is_possible(op))
         paths |= 1U << DDPI_COPY_SINGLE;
-    op->way = ddpi_copy_next(ddpi_arena_copy_choice(op->arena, op->task->call.operation),
-                             op->longest, paths);
-    op->chosen_ns = op->way.is_timed ? ddpi_now_ns() : 0;
+    op->way = ddpi_copy_next(
+        ddpi_arena_copy_choice(op->arena, op->task->call.operation), op->longest, paths,
+        ddpi_arena_is_crowded(op->arena) ? DDPI_COPY_SAVES_LITTLE : DDPI_COPY_SAVES_MUCH);
+    note_meeting(op);
 }
 
 static void withdraw_way(struct ddpi_arena_op *op)
@@ -125,13 +134,11 @@ static struct ddpi_copy_timed timed(const struct ddpi_arena_op *op)
                                     op->longest, op->way};
 }
 
-/* Since the way was chosen. Where ranks outnumber the processors, most of an operation is to wait
- * for each other, so that counts too. */
 static uint64_t time_taken(const struct ddpi_arena_op *op)
 {
     if (!op->way.is_timed)
         return 0;
-    return ddpi_arena_is_crowded(op->arena) ? ddpi_now_ns() - op->chosen_ns : op->spent_ns;
+    return ddpi_arena_is_crowded(op->arena) ? ddpi_now_ns() - op->met_ns : op->spent_ns;
 }
 
 /* At the end of the operation. */
@@ -548,6 +555,7 @@ static void begin_in_pieces(struct ddpi_arena_op *op)
     op->stage = DDPI_ARENA_COPY_IN;
     op->task->bytes_sent = op->sent_before;
     op->spent_ns = 0;
+    note_meeting(op);
     if (op->shows)
         copy_own_part(op);
     op->shows = false;
@@ -652,8 +660,10 @@ static enum ddpi_arena_result meet(struct ddpi_arena_op *op, uint32_t *ret_rank)
 {
     if (!op->checked && ddpi_arena_odd_call(op->arena, op->round, ret_rank))
         return DDPI_ARENA_MISMATCH;
-    if (!op->checked)
+    if (!op->checked) {
         note_last_time(op);
+        note_meeting(op);
+    }
     op->checked = true;
     ddpi_arena_fetch_next(op->arena);
     if (op->maps) {

@@ -44,7 +44,7 @@ struct ddpi_arena_op {
     int unread_errno;         /* why it could not read a rank (errno); 0: it could */
     uint32_t unread;          /* that rank */
     struct ddpi_copy_way way; /* which bytes take from one rank to another */
-    uint64_t chosen_ns;       /* if timed: when the way was chosen */
+    uint64_t met_ns;          /* if timed: when all had called it, less what was spent before */
     uint64_t spent_ns;        /* if timed: how long copies and reductions have taken until now */
     struct ddpi_arena_buffers own; /* if it shows */
     size_t sent_before;            /* what the task had sent before the operation */

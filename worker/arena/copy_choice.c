@@ -39,18 +39,20 @@ static void forget_tries(struct ddpi_copy_class *class)
 
 /* What an operation costs that is not measured here: a reader does not find in its caches what has
  * bypassed them, and the way through the kernel has one more meeting. */
-static enum ddpi_copy_path best_path(const uint64_t *least, unsigned paths)
+static enum ddpi_copy_path best_path(const uint64_t *least, unsigned paths,
+                                     enum ddpi_copy_saves saves)
 {
     enum ddpi_copy_path path = DDPI_COPY_CACHED;
     if (has_path(paths, DDPI_COPY_STREAMED) && least[DDPI_COPY_STREAMED] < least[path] / 2)
         path = DDPI_COPY_STREAMED;
     if (has_path(paths, DDPI_COPY_SINGLE) &&
-        least[DDPI_COPY_SINGLE] < least[path] - least[path] / 32)
+        least[DDPI_COPY_SINGLE] < least[path] - least[path] / saves)
         path = DDPI_COPY_SINGLE;
     return path;
 }
 
-struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes, unsigned paths)
+struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes, unsigned paths,
+                                    enum ddpi_copy_saves saves)
 {
     struct ddpi_copy_way way = {.path = DDPI_COPY_CACHED};
     if (bytes < DDPI_COPY_LEAST)
@@ -64,7 +66,7 @@ struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t byte
         way.is_timed = way.is_try = true;
         return way;
     }
-    way.path = best_path(class->least, paths);
+    way.path = best_path(class->least, paths, saves);
     way.is_timed = bytes >= DDPI_COPY_TIMED;
     return way;
 }

@@ -9,7 +9,8 @@
  *
  * Why two threads: the holder may be the last thread of its process, which frees the memory. The
  * watcher that it wakes there runs at once only if its slices of time are shorter than the
- * holder's, as a kernel without preemption waits for a clock tick otherwise.
+ * holder's, as a kernel without preemption waits for a clock tick otherwise. The first death is all
+ * that a rank wants to know: it fails the communicator, and the watcher watches no more.
  *
  * Which process a rank is stands in the page as well. Another rank may have written there, so
  * nothing is done to a process that is not dying (dying.h).
@@ -23,7 +24,6 @@
  */
 #include "lives.h"
 
-#include "clock.h"
 #include "dying.h"
 #include "mem.h"
 #include "thread.h"
@@ -47,7 +47,6 @@ enum {
     LOOK_AGAIN_US = 2 * 1000, /* where one cannot wait for several words */
     ASIDES = 7,               /* how often a dying process is told to step aside */
     FIRST_ASIDE_US = 100,
-    US_PER_S = 1000 * 1000,
     HELPERS = 4, /* so many of the first ranks that notice a death do that */
 };
 
@@ -91,6 +90,13 @@ static void wake_all(_Atomic uint32_t *word)
     syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
+/* For this long at most. */
+static void wait_until_over(struct ddpi_lives *lives, uint32_t most_us)
+{
+    const struct timespec time = {.tv_nsec = (long)most_us * 1000};
+    syscall(SYS_futex, &lives->over, FUTEX_WAIT_PRIVATE, 0, &time, NULL, 0);
+}
+
 /* ---- looking ---- */
 
 /* The next rank after this one that has not died and not left, and what its word is; NONE: there is
@@ -119,37 +125,16 @@ static void look(struct ddpi_lives *lives)
 {
     uint32_t none = NONE, deaths = atomic_load(&lives->page->deaths), dead = find_dead(lives);
     if (dead != NONE && atomic_compare_exchange_strong(&lives->first, &none, dead)) {
+        uint32_t before = lives->known_deaths;
         deaths = atomic_fetch_add(&lives->page->deaths, 1) + 1;
         wake_all(&lives->page->deaths);
         lives->on_death(lives->arg);
-        lives->dying = atomic_load(&lives->page->ranks[dead].process);
-        lives->asides = deaths - lives->known_deaths <= HELPERS ? ASIDES : 0;
+        lives->asides = deaths - before <= HELPERS ? ASIDES : 0;
     }
     lives->known_deaths = deaths;
 }
 
-/* Not only at once: when the kernel has marked the word, the process has its memory for some
- * moments more, or another thread of it is still to end. And a survivor that sleeps for a moment
- * may wake up behind it again. */
-static void let_survivors_first(struct ddpi_lives *lives)
-{
-    if (lives->asides == 0)
-        return;
-    lives->asides--;
-    ddpi_dying_step_aside(lives->dying);
-}
-
-/* 100 us after the first time, 200 us after the second one, and so on. */
-static struct timespec next_aside(const struct ddpi_lives *lives)
-{
-    uint64_t us = ddpi_now_us(&ddpi_clock_monotonic) +
-                  ((uint64_t)FIRST_ASIDE_US << (ASIDES - 1 - lives->asides));
-    return (struct timespec){.tv_sec = (time_t)(us / US_PER_S),
-                             .tv_nsec = (long)(us % US_PER_S) * 1000};
-}
-
-/* Until the word of @next changes from @value, deaths are counted, this rank leaves, or a dying
- * process is to step aside again. */
+/* Until the word of @next changes from @value, deaths are counted, or this rank leaves. */
 static void watch(struct ddpi_lives *lives, uint32_t next, uint32_t value)
 {
     struct watched_word words[] = {
@@ -161,16 +146,43 @@ static void watch(struct ddpi_lives *lives, uint32_t next, uint32_t value)
     };
     if (next != NONE)
         words[2].address = (uintptr_t)&lives->page->ranks[next].word;
-    struct timespec aside = {0};
-    if (lives->asides > 0)
-        aside = next_aside(lives);
-    if (!lives->no_waitv && syscall(SYS_futex_waitv, words, next != NONE ? 3 : 2, 0,
-                                    lives->asides > 0 ? &aside : NULL, CLOCK_MONOTONIC) < 0)
-        lives->no_waitv = errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT;
-    if (!lives->no_waitv)
-        return;
-    const struct timespec time = {.tv_nsec = LOOK_AGAIN_US * 1000};
-    syscall(SYS_futex, &lives->over, FUTEX_WAIT_PRIVATE, 0, &time, NULL, 0);
+    if (!lives->no_waitv &&
+        syscall(SYS_futex_waitv, words, next != NONE ? 3 : 2, 0, NULL, CLOCK_MONOTONIC) < 0)
+        lives->no_waitv = errno != EAGAIN && errno != EINTR;
+    if (lives->no_waitv)
+        wait_until_over(lives, LOOK_AGAIN_US);
+}
+
+static void watch_for_a_death(struct ddpi_lives *lives)
+{
+    while (atomic_load(&lives->over) == 0 && atomic_load(&lives->first) == NONE) {
+        uint32_t value = 0, next = next_to_watch(lives, &value);
+        look(lives);
+        if (atomic_load(&lives->first) == NONE)
+            watch(lives, next, value);
+    }
+}
+
+/* ---- after a death ---- */
+
+static void all_dead_step_aside(const struct ddpi_lives *lives)
+{
+    for (uint32_t rank = 0; rank < lives->nranks; rank++)
+        if ((atomic_load(&lives->page->ranks[rank].word) & FUTEX_OWNER_DIED) != 0)
+            ddpi_dying_step_aside(atomic_load(&lives->page->ranks[rank].process));
+}
+
+/* Not only at once: when the kernel has marked a word, the process has its memory for some moments
+ * more, or another thread of it is still to end. And a survivor that sleeps for a moment may wake
+ * up behind it again. So 100 us later once more, then after 200 us, and so on. */
+static void let_survivors_first(struct ddpi_lives *lives)
+{
+    uint32_t pause_us = FIRST_ASIDE_US;
+    for (; lives->asides > 0 && atomic_load(&lives->over) == 0; lives->asides--) {
+        all_dead_step_aside(lives);
+        wait_until_over(lives, pause_us);
+        pause_us *= 2;
+    }
 }
 
 /* ---- holding ---- */
@@ -215,13 +227,8 @@ static void *watch_lives(void *arg)
 {
     struct ddpi_lives *lives = arg;
     ddpi_thread_ask_short_slices();
-    while (atomic_load(&lives->over) == 0) {
-        uint32_t value = 0;
-        look(lives);
-        let_survivors_first(lives);
-        uint32_t next = next_to_watch(lives, &value);
-        watch(lives, next, value);
-    }
+    watch_for_a_death(lives);
+    let_survivors_first(lives);
     return NULL;
 }
 

@@ -15,14 +15,19 @@ enum { DDPI_SPREAD_NOWHERE = -1 };
 
 /*
  * Where rank @rank is to move: of @nranks ranks each is on processor @at[rank], and @allowed are
- * the processors of all of them. DDPI_SPREAD_NOWHERE: it stays. If each rank computes this from the
- * same places, and moves, the fullest processor has as few ranks as possible. Pure.
+ * the processors of all of them. A rank whose place is CPU_SETSIZE or more counts for none.
+ * DDPI_SPREAD_NOWHERE: it stays, as all do that do not outnumber the processors. If each rank
+ * computes this from the same places, and moves, the fullest processor has as few ranks as
+ * possible. Pure.
  */
 int ddpi_spread_target(const uint16_t *at, uint32_t nranks, uint32_t rank,
                        const cpu_set_t *allowed);
 
-/* Move the calling thread to @processor. The kernel may move it on at any time: which processors
- * the thread may use stays as it is, and nothing happens if @processor is not one of them. */
+/*
+ * Move the calling thread to @processor; nothing happens if it may not run there. It may use the
+ * same processors afterwards, and the kernel may move it on at any time. A thread that may not use
+ * all processors stays with those that it had, also when its cpuset gets more.
+ */
 void ddpi_spread_move(int processor);
 
 #endif

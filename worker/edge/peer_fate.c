@@ -23,6 +23,7 @@
 enum {
     PATIENCE_MS = 1000,
     FIRST_WAIT_MS = 20, /* for an answer; then each time twice as long as before */
+    RECONNECT_WAIT_MS = FIRST_WAIT_MS << 4, /* the last one, 620 ms from the beginning */
     ATTEMPTS_MAX = 8,
     EXITING = 0x4 /* PF_EXITING in the kernel */
 };
@@ -130,12 +131,15 @@ static void probe_go_on(struct ddpi_probe *probe, bool reset, int epoll)
 
 /* Packets that reach a listener while it is being closed may be lost: the first packet of a
  * connection, which the kernel repeats only after a second, or the reset of one that was just
- * accepted. So connect again, or send a byte, which provokes a reset if no process has the
- * connection; a living rank drops it as a stranger's. */
-static void probe_again(struct ddpi_probe *probes, size_t count, int epoll)
+ * accepted. So connect again, but only @late, as the answer may be on its way; or send a byte,
+ * which provokes a reset if no process has the connection; a living rank drops it as a stranger's.
+ */
+static void probe_again(struct ddpi_probe *probes, size_t count, bool late, int epoll)
 {
     for (size_t i = 0; i < count; i++) {
         if (probes[i].fd >= 0 && probes[i].error == EINPROGRESS) {
+            if (!late)
+                continue;
             close(probes[i].fd);
             probe_connect(&probes[i], epoll);
         } else if (probes[i].fd >= 0) {
@@ -191,7 +195,7 @@ void ddpi_probe_all(struct ddpi_probe *probes, size_t count)
             probe_go_on(probe, probe->error == 0, epoll);
         }
         if (ddpi_now_ms(&ddpi_clock_monotonic) >= again_ms) {
-            probe_again(probes, count, epoll);
+            probe_again(probes, count, wait_ms == RECONNECT_WAIT_MS, epoll);
             wait_ms *= 2;
             again_ms = ddpi_deadline(again_ms, wait_ms);
         }
