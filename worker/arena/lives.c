@@ -69,8 +69,7 @@ struct ddpi_lives {
     void *arg;
     uint32_t known_deaths; /* the value of page->deaths of which on_death() knows */
     bool no_waitv;
-    pid_t dying;            /* the process that is to step aside, */
-    unsigned asides;        /* so many times more */
+    unsigned asides;        /* so many times more the dead are to step aside */
     _Atomic uint32_t first; /* the first rank whose death was noticed, or NONE */
     _Atomic uint32_t begun; /* the thread holds the word, or cannot */
     _Atomic uint32_t over;
