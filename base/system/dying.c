@@ -16,10 +16,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum {
-    EXITING = 0x4, /* PF_EXITING in the kernel */
-    LAST = 19,     /* the priority of a process that all others come before (nice(2)) */
-};
+enum { LAST = 19 }; /* the priority of a process that all others come before (nice(2)) */
 
 bool ddpi_is_dying(pid_t pid)
 {
@@ -32,7 +29,7 @@ bool ddpi_is_dying(pid_t pid)
 static bool frees_memory(pid_t thread, struct ddpi_proc_stat *ret)
 {
     return ddpi_is_dying(thread) && ddpi_proc_stat_read(thread, ret) &&
-           (ret->flags & EXITING) != 0 && ret->state != 'Z' && ret->state != 'X';
+           (ret->flags & DDPI_PROC_EXITING) != 0 && ret->state != 'Z' && ret->state != 'X';
 }
 
 /* Without preemption the priority alone does not end the slice of time that the thread has. To be

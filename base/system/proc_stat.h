@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+enum { DDPI_PROC_EXITING = 0x4 }; /* of the flags: PF_EXITING */
+
 struct ddpi_proc_stat {
     char name[17]; /* cut at 16 characters; only kernel threads have longer names */
     char state;    /* 'R', 'S', 'Z', ...; see proc(5) */

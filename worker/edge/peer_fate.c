@@ -25,7 +25,6 @@ enum {
     FIRST_WAIT_MS = 20, /* for an answer; then each time twice as long as before */
     RECONNECT_WAIT_MS = FIRST_WAIT_MS << 4, /* the last one, 620 ms from the beginning */
     ATTEMPTS_MAX = 8,
-    EXITING = 0x4 /* PF_EXITING in the kernel */
 };
 
 /* ---- a process of this machine ---- */
@@ -83,7 +82,8 @@ enum ddpi_fate ddpi_process_fate(const struct ddpi_process *process)
     bool seen = ddpi_proc_stat_read(process->pid, &stat);
     if (ends_within(process, seen ? 0 : PATIENCE_MS))
         return DDPI_FATE_DEAD;
-    bool dying = seen && (stat.state == 'Z' || stat.state == 'X' || (stat.flags & EXITING) != 0);
+    bool dying =
+        seen && (stat.state == 'Z' || stat.state == 'X' || (stat.flags & DDPI_PROC_EXITING) != 0);
     return dying ? DDPI_FATE_DEAD : DDPI_FATE_ALIVE;
 }
 
