@@ -8,14 +8,14 @@
 bool always_reads;
 
 struct ddpi_copy_way __real_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
-                                           unsigned paths, enum ddpi_copy_saves saves);
+                                           unsigned paths, enum ddpi_copy_meeting more_ns);
 struct ddpi_copy_way __wrap_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
-                                           unsigned paths, enum ddpi_copy_saves saves);
+                                           unsigned paths, enum ddpi_copy_meeting more_ns);
 
 struct ddpi_copy_way __wrap_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
-                                           unsigned paths, enum ddpi_copy_saves saves)
+                                           unsigned paths, enum ddpi_copy_meeting more_ns)
 {
     if (always_reads && (paths >> DDPI_COPY_SINGLE & 1) != 0)
         return (struct ddpi_copy_way){.path = DDPI_COPY_SINGLE};
-    return __real_ddpi_copy_next(choice, bytes, paths, saves);
+    return __real_ddpi_copy_next(choice, bytes, paths, more_ns);
 }

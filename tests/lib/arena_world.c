@@ -105,7 +105,7 @@ void arena_world_set_path(enum ddpi_copy_path path)
 {
     struct ddpi_copy_class tried = {.count = DDPI_COPY_PATHS * DDPI_COPY_TRIES};
     for (unsigned other = 0; other < DDPI_COPY_PATHS; other++)
-        tried.least[other] = other == (unsigned)path ? 1 : 1000;
+        tried.least[other] = other == (unsigned)path ? 1 : 1000000000; /* for each MiB */
     for (uint32_t i = 0; i < world.count; i++)
         for (unsigned kind = 0; kind < DDPI_OPERATIONS; kind++)
             for (unsigned k = 0; k < DDPI_COPY_CLASSES; k++)

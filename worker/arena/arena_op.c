@@ -13,6 +13,7 @@
 #include "single_copy_op.h"
 #include "stream_copy.h"
 
+#include <sched.h>
 #include <string.h>
 
 enum {
@@ -95,7 +96,7 @@ static void choose_way(struct ddpi_arena_op *op)
         paths |= 1U << DDPI_COPY_SINGLE;
     op->way = ddpi_copy_next(
         ddpi_arena_copy_choice(op->arena, op->task->call.operation), op->longest, paths,
-        ddpi_arena_is_crowded(op->arena) ? DDPI_COPY_SAVES_LITTLE : DDPI_COPY_SAVES_MUCH);
+        ddpi_arena_is_crowded(op->arena) ? DDPI_COPY_NOTED_NS : DDPI_COPY_MEETING_NS);
     note_meeting(op);
 }
 
@@ -501,6 +502,14 @@ static bool take_counts(struct ddpi_arena_op *op, uint32_t *ret_rank)
 
 /* ---- stages ---- */
 
+/* Where ranks outnumber the processors, the last one to arrive would do the work, and the kernel
+ * make the others wait longer afterwards, so that all have had the same time: it would be last
+ * again. So others may run first. */
+static bool leaves_work(const struct ddpi_arena_op *op)
+{
+    return ddpi_arena_is_crowded(op->arena) && row_of(op)->works && !is_short(op) && !op->chunked;
+}
+
 static enum ddpi_arena_result start_round(struct ddpi_arena_op *op, struct ddp_error *err)
 {
     uint32_t me = ddpi_arena_rank(op->arena);
@@ -524,6 +533,8 @@ static enum ddpi_arena_result start_round(struct ddpi_arena_op *op, struct ddp_e
     stop_clock(op, started_ns);
     ddpi_arena_arrive(op->arena, op->round);
     op->stage = DDPI_ARENA_ARRIVE;
+    if (leaves_work(op))
+        sched_yield();
     return DDPI_ARENA_WAITS;
 }
 

@@ -3,8 +3,11 @@
  */
 #include "copy_choice.h"
 
-enum { MOST_SLOW = 2 * DDPI_COPY_TRIES }; /* that are no reason yet to try again */
-#define MOST_NS UINT64_C(3600000000000)   /* more is no time of an operation */
+enum {
+    MOST_SLOW = 2 * DDPI_COPY_TRIES, /* that are no reason yet to try again */
+    DIFFERENCE = 32, /* the fastest tries of one way differ by less than one in so many */
+};
+#define MOST_NS UINT64_C(3600000000000) /* more is no time of an operation */
 
 static unsigned class_of(size_t bytes)
 {
@@ -37,22 +40,26 @@ static void forget_tries(struct ddpi_copy_class *class)
         class->least[path] = UINT64_MAX;
 }
 
-/* What an operation costs that is not measured here: a reader does not find in its caches what has
- * bypassed them, and the way through the kernel has one more meeting. */
-static enum ddpi_copy_path best_path(const uint64_t *least, unsigned paths,
-                                     enum ddpi_copy_saves saves)
+static uint64_t for_each_mib(uint64_t ns, size_t bytes)
+{
+    return (uint64_t)((double)ns * (1 << 20) / (double)bytes);
+}
+
+/* A reader does not find in its caches what has bypassed them, which is not measured here. @more:
+ * what the way through the kernel takes beside its copies, for each MiB. */
+static enum ddpi_copy_path best_path(const uint64_t *least, unsigned paths, uint64_t more)
 {
     enum ddpi_copy_path path = DDPI_COPY_CACHED;
     if (has_path(paths, DDPI_COPY_STREAMED) && least[DDPI_COPY_STREAMED] < least[path] / 2)
         path = DDPI_COPY_STREAMED;
-    if (has_path(paths, DDPI_COPY_SINGLE) &&
-        least[DDPI_COPY_SINGLE] < least[path] - least[path] / saves)
+    uint64_t most = least[path] - least[path] / DIFFERENCE;
+    if (has_path(paths, DDPI_COPY_SINGLE) && most > more && least[DDPI_COPY_SINGLE] < most - more)
         path = DDPI_COPY_SINGLE;
     return path;
 }
 
 struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes, unsigned paths,
-                                    enum ddpi_copy_saves saves)
+                                    enum ddpi_copy_meeting more_ns)
 {
     struct ddpi_copy_way way = {.path = DDPI_COPY_CACHED};
     if (bytes < DDPI_COPY_LEAST)
@@ -66,7 +73,7 @@ struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t byte
         way.is_timed = way.is_try = true;
         return way;
     }
-    way.path = best_path(class->least, paths, saves);
+    way.path = best_path(class->least, paths, for_each_mib(more_ns, bytes));
     way.is_timed = bytes >= DDPI_COPY_TIMED;
     return way;
 }
@@ -97,7 +104,7 @@ void ddpi_copy_note(const struct ddpi_copy_timed *timed, uint64_t ns)
 {
     struct ddpi_copy_class *class = &timed->choice->classes[class_of(timed->bytes)];
     ns = ns < MOST_NS ? ns : MOST_NS;
-    uint64_t ns_per_mib = (uint64_t)((double)ns * (1 << 20) / (double)timed->bytes);
+    uint64_t ns_per_mib = for_each_mib(ns, timed->bytes);
     if (timed->way.is_try)
         note_try(class, timed->way.path, ns_per_mib);
     else

@@ -10,8 +10,8 @@
  *
  * So from time to time the ranks try all ways. They carry out a few operations on each, separately
  * for each kind of operation and each range of sizes. The operations that follow go past the caches
- * if the fastest try that did so took less than half the time, and through the kernel if that saves
- * a part of the time that they would take else. If large operations become slow, the tries are
+ * if the fastest try that did so took less than half the time, and through the kernel if that takes
+ * less by more than tries of the same way differ. If large operations become slow, the tries are
  * repeated at once.
  *
  * The time is that of the rank that spent most on copies and reductions: who writes does not see
@@ -61,13 +61,14 @@ struct ddpi_copy_way {
     bool is_try;
 };
 
-/* Which part of the time the way through the kernel must save, one in so many. It has one more
- * meeting than the others, so it is an eighth, unless the waiting counts. */
-enum ddpi_copy_saves { DDPI_COPY_SAVES_MUCH = 8, DDPI_COPY_SAVES_LITTLE = 32 };
+/* The way through the kernel has one more meeting than the others: what that takes, unless the
+ * times that are noted have it in them. */
+enum ddpi_copy_meeting { DDPI_COPY_NOTED_NS = 0, DDPI_COPY_MEETING_NS = 500 };
 
-/* @paths: which are possible for it, a bit for each. The path through the caches always is. */
+/* @paths: which are possible for it, a bit for each. The path through the caches always is.
+ * @more_ns: what the way through the kernel takes beside its copies. */
 struct ddpi_copy_way ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes, unsigned paths,
-                                    enum ddpi_copy_saves saves);
+                                    enum ddpi_copy_meeting more_ns);
 
 /* The operation of @bytes for which a way was chosen last takes none: it does not count. */
 void ddpi_copy_withdraw(struct ddpi_copy_choice *choice, size_t bytes);
