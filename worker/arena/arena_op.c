@@ -409,12 +409,16 @@ static void set_pieces(struct ddpi_arena_op *op)
     op->block = op->piece / ranks / 64 * 64;
 }
 
-static void copy_own_part(const struct ddpi_arena_op *op)
+static void copy_own_part(struct ddpi_arena_op *op)
 {
-    if (!row_of(op)->out_of_each && op->task->call.operation != DDPI_SCATTER)
+    if (op->own_copied || (!row_of(op)->out_of_each && op->task->call.operation != DDPI_SCATTER))
         return;
     struct ddpi_copy own = ddpi_task_own_copy(op->task, ddpi_arena_rank(op->arena));
-    if (own.len > 0)
+    size_t ranks = ddpi_arena_ranks(op->arena);
+    op->own_copied = true;
+    if (own.len > DDPI_ARENA_STREAM / ranks / ranks)
+        ddpi_stream_copy(own.to, own.from, own.len);
+    else if (own.len > 0)
         memcpy(own.to, own.from, own.len);
 }
 
@@ -429,7 +433,7 @@ void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct
     op->may_show = op->room == DDPI_ARENA_LARGE && ddpi_direct_is_possible(op);
     op->shows = op->may_show && ddpi_direct_find_own(op, &op->own);
     choose_way(op); /* on every rank at this place, so that all choose the same */
-    if (!op->shows)
+    if (!op->shows && !is_single(op))
         copy_own_part(op);
 }
 
@@ -442,7 +446,7 @@ void ddpi_arena_begin_again(struct ddpi_arena_op *op, struct ddpi_task *task)
     ddpi_arena_spread(op->arena, SPREAD_EVERY);
     op->task = task;
     op->stage = DDPI_ARENA_COPY_IN;
-    op->checked = op->direct = op->worked = false;
+    op->checked = op->direct = op->worked = op->own_copied = false;
     op->done = 0;
     copy_own_part(op);
 }
@@ -567,8 +571,7 @@ static void begin_in_pieces(struct ddpi_arena_op *op)
     op->task->bytes_sent = op->sent_before;
     op->spent_ns = 0;
     note_meeting(op);
-    if (op->shows)
-        copy_own_part(op);
+    copy_own_part(op);
     op->shows = false;
 }
 
@@ -707,7 +710,8 @@ static enum ddpi_arena_result meet(struct ddpi_arena_op *op, uint32_t *ret_rank)
     return DDPI_ARENA_WAITS;
 }
 
-/* Read a stretch; after the last one arrive again, and tell whether it went well. */
+/* Read a stretch; after the last one arrive again, and tell whether it went well. While others
+ * still read, this rank copies its own part. */
 static void read_on(struct ddpi_arena_op *op)
 {
     uint64_t started_ns = start_clock(op);
@@ -718,6 +722,7 @@ static void read_on(struct ddpi_arena_op *op)
     ddpi_arena_tell_time(op->arena,
                          result == DDPI_SINGLE_COPY_REFUSED ? DDPI_NO_TIME : time_taken(op));
     arrive_again(op);
+    copy_own_part(op);
 }
 
 /* All shares are finished. */

@@ -31,15 +31,16 @@ struct ddpi_arena_op {
     struct ddpi_task *task;
     enum ddpi_arena_stage stage;
     enum ddpi_arena_room room;
-    bool checked;  /* all ranks have called the same */
-    bool counted;  /* the counts of uneven parts are exchanged */
-    bool may_show; /* this is the first round, in which ranks may show buffers in windows */
-    bool shows;    /* this one does; it copies nothing in */
-    bool maps;     /* all do, and this round tells whether each could map what was new to it */
-    bool unmapped; /* this rank could not */
-    bool direct;   /* all buffers are in windows, and nothing is copied through pieces */
-    bool chunked;  /* each rank reduces a chunk (chunks_op.h) */
-    bool worked;   /* this rank has reduced its chunk, or read others, and has arrived again */
+    bool checked;    /* all ranks have called the same */
+    bool counted;    /* the counts of uneven parts are exchanged */
+    bool may_show;   /* this is the first round, in which ranks may show buffers in windows */
+    bool shows;      /* this one does; it copies nothing in */
+    bool maps;       /* all do, and this round tells whether each could map what was new to it */
+    bool unmapped;   /* this rank could not */
+    bool direct;     /* all buffers are in windows, and nothing is copied through pieces */
+    bool chunked;    /* each rank reduces a chunk (chunks_op.h) */
+    bool worked;     /* this rank has reduced its chunk, or read others, and has arrived again */
+    bool own_copied; /* what this rank has for itself */
     uint32_t reads_from;      /* how many other ranks it has read from */
     int unread_errno;         /* why it could not read a rank (errno); 0: it could */
     uint32_t unread;          /* that rank */
