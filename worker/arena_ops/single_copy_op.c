@@ -3,8 +3,6 @@
  */
 #include "single_copy_op.h"
 
-#include "arena_rows.h"
-
 #include <errno.h>
 #include <sys/uio.h>
 
@@ -17,11 +15,6 @@ struct shown {
     uint64_t parts_at[];      /* what is for each rank */
 };
 
-static const struct ddpi_arena_row *row_of(const struct ddpi_arena_op *op)
-{
-    return ddpi_arena_row(op->task->call.operation);
-}
-
 static struct shown *shown_by(const struct ddpi_arena_op *op, uint32_t rank)
 {
     return (struct shown *)(void *)ddpi_arena_piece(op->arena, op->round, rank, DDPI_ARENA_SMALL);
@@ -29,14 +22,14 @@ static struct shown *shown_by(const struct ddpi_arena_op *op, uint32_t rank)
 
 bool ddpi_single_copy_is_possible(const struct ddpi_arena_op *op)
 {
-    const struct ddpi_arena_row *row = row_of(op);
+    const struct ddpi_arena_row *row = ddpi_arena_op_row(op);
     return row->copies_in != DDPI_NOBODY && !row->works && !row->reduces &&
            op->task->list == NULL && !ddpi_arena_identity(op->arena)->refused;
 }
 
 static bool sends(const struct ddpi_arena_op *op, uint32_t rank)
 {
-    return ddpi_arena_includes(row_of(op)->copies_in, &op->task->call, rank);
+    return ddpi_arena_includes(ddpi_arena_op_row(op)->copies_in, &op->task->call, rank);
 }
 
 /* ---- what a rank shows ---- */
@@ -44,8 +37,9 @@ static bool sends(const struct ddpi_arena_op *op, uint32_t rank)
 static uint64_t part_for(const struct ddpi_arena_op *op, uint32_t rank)
 {
     const struct ddpi_task *task = op->task;
-    size_t first =
-        row_of(op)->in == DDPI_PARTS ? ddpi_parts_at(&task->send_parts, task->own, rank).first : 0;
+    size_t first = ddpi_arena_op_row(op)->in == DDPI_PARTS
+                       ? ddpi_parts_at(&task->send_parts, task->own, rank).first
+                       : 0;
     return (uintptr_t)task->send + first * task->element_size;
 }
 
@@ -71,7 +65,7 @@ static struct ddpi_piece part_from(const struct ddpi_arena_op *op, uint32_t rank
     const struct ddpi_task *task = op->task;
     if (!sends(op, rank))
         return (struct ddpi_piece){.len = 0};
-    struct ddpi_chunk part = row_of(op)->out_of_each
+    struct ddpi_chunk part = ddpi_arena_op_row(op)->out_of_each
                                  ? ddpi_parts_at(&task->recv_parts, task->own, rank)
                                  : (struct ddpi_chunk){.count = task->own};
     return (struct ddpi_piece){(uint8_t *)((uintptr_t)task->recv + part.first * task->element_size),
@@ -116,7 +110,7 @@ static size_t read_part(const struct ddpi_arena_op *op, uint32_t rank,
 enum ddpi_single_copy ddpi_single_copy_read(struct ddpi_arena_op *op)
 {
     uint32_t me = ddpi_arena_rank(op->arena), ranks = ddpi_arena_ranks(op->arena);
-    bool takes = ddpi_arena_includes(row_of(op)->takes, &op->task->call, me);
+    bool takes = ddpi_arena_includes(ddpi_arena_op_row(op)->takes, &op->task->call, me);
     size_t most = STRETCH;
     while (takes && op->reads_from + 1 < ranks) {
         uint32_t rank = (me + op->reads_from + 1) % ranks;
@@ -145,8 +139,8 @@ void ddpi_single_copy_count(const struct ddpi_arena_op *op)
 {
     struct ddpi_task *task = op->task;
     uint32_t me = ddpi_arena_rank(op->arena);
-    bool takes = ddpi_arena_includes(row_of(op)->takes, &task->call, me);
-    bool alike = row_of(op)->in == DDPI_WHOLE;
+    bool takes = ddpi_arena_includes(ddpi_arena_op_row(op)->takes, &task->call, me);
+    bool alike = ddpi_arena_op_row(op)->in == DDPI_WHOLE;
     if (sends(op, me) && alike)
         task->bytes_sent += task->own * task->element_size;
     for (uint32_t rank = 0; rank < ddpi_arena_ranks(op->arena); rank++) {

@@ -8,6 +8,7 @@
 #define DDPI_ARENA_OP_H
 
 #include "arena.h"
+#include "arena_rows.h"
 #include "task.h"
 
 enum {
@@ -58,6 +59,17 @@ struct ddpi_arena_op {
     uint64_t round;
     uint64_t work;
 };
+
+static inline const struct ddpi_arena_row *ddpi_arena_op_row(const struct ddpi_arena_op *op)
+{
+    return ddpi_arena_row(op->task->call.operation);
+}
+
+/* The piece of @rank in this round, or that of the result with @rank = ranks. */
+static inline uint8_t *ddpi_arena_op_piece(const struct ddpi_arena_op *op, uint32_t rank)
+{
+    return ddpi_arena_piece(op->arena, op->round, rank, op->room);
+}
 
 enum ddpi_arena_result {
     DDPI_ARENA_WAITS, /* for other ranks */

@@ -1,0 +1,89 @@
+/*
+ * way_op.c - see way_op.h. Owns nothing.
+ */
+#include "way_op.h"
+
+#include "clock.h"
+#include "single_copy_op.h"
+#include "stream_copy.h"
+
+/* Where ranks outnumber the processors, some share a processor and so its caches: that way is the
+ * best, unless each rank has something else for each other one. Before the counts are exchanged,
+ * ranks do not know the same size. */
+static bool has_choice(const struct ddpi_arena_op *op)
+{
+    return op->counted &&
+           (!ddpi_arena_is_crowded(op->arena) || op->task->call.operation == DDPI_ALL_TO_ALL);
+}
+
+void ddpi_way_note_meeting(struct ddpi_arena_op *op)
+{
+    if (op->way.is_timed && ddpi_arena_is_crowded(op->arena))
+        op->met_ns = ddpi_now_ns() - op->spent_ns;
+}
+
+void ddpi_way_choose(struct ddpi_arena_op *op)
+{
+    if (!has_choice(op))
+        return;
+    unsigned paths = 1U << DDPI_COPY_CACHED;
+    if (DDPI_CAN_STREAM && !ddpi_arena_is_crowded(op->arena))
+        paths |= 1U << DDPI_COPY_STREAMED;
+    if (ddpi_single_copy_is_possible(op))
+        paths |= 1U << DDPI_COPY_SINGLE;
+    op->way = ddpi_copy_next(
+        ddpi_arena_copy_choice(op->arena, op->task->call.operation), op->longest, paths,
+        ddpi_arena_is_crowded(op->arena) ? DDPI_COPY_NOTED_NS : DDPI_COPY_MEETING_NS);
+    ddpi_way_note_meeting(op);
+}
+
+void ddpi_way_withdraw(struct ddpi_arena_op *op)
+{
+    if (has_choice(op))
+        ddpi_copy_withdraw(ddpi_arena_copy_choice(op->arena, op->task->call.operation),
+                           op->longest);
+    op->way = (struct ddpi_copy_way){.path = DDPI_COPY_CACHED};
+}
+
+uint64_t ddpi_way_start_clock(const struct ddpi_arena_op *op)
+{
+    return op->way.is_timed ? ddpi_now_ns() : 0;
+}
+
+void ddpi_way_stop_clock(struct ddpi_arena_op *op, uint64_t started_ns)
+{
+    if (op->way.is_timed)
+        op->spent_ns += ddpi_now_ns() - started_ns;
+}
+
+struct ddpi_copy_timed ddpi_way_timed(const struct ddpi_arena_op *op)
+{
+    return (struct ddpi_copy_timed){ddpi_arena_copy_choice(op->arena, op->task->call.operation),
+                                    op->longest, op->way};
+}
+
+uint64_t ddpi_way_time_taken(const struct ddpi_arena_op *op)
+{
+    if (!op->way.is_timed)
+        return 0;
+    return ddpi_arena_is_crowded(op->arena) ? ddpi_now_ns() - op->met_ns : op->spent_ns;
+}
+
+void ddpi_way_tell_time(const struct ddpi_arena_op *op)
+{
+    if (!op->way.is_timed)
+        return;
+    ddpi_arena_tell_time(op->arena, ddpi_way_time_taken(op));
+    *ddpi_arena_last_timed(op->arena) = ddpi_way_timed(op);
+}
+
+void ddpi_way_note_last_time(const struct ddpi_arena_op *op)
+{
+    struct ddpi_copy_timed *last = ddpi_arena_last_timed(op->arena);
+    if (last->choice == NULL)
+        return;
+    uint64_t ns = ddpi_arena_longest_time(op->arena, op->round);
+    if (ns != DDPI_NO_TIME)
+        ddpi_copy_note(last, ns);
+    last->choice = NULL;
+}
