@@ -20,6 +20,8 @@ enum {
     OPERATIONS = 5000 / WORLD_STRIDE,
     MOST_BYTES = 512 * 1024, /* of a part */
     RANKS = 3,
+    /* Of a part too: more than 16 MiB of all, so copies of own parts pass the caches. */
+    LARGE_BYTES = 4 * 1024 * 1024 + 4099,
 };
 
 /* ---- the kernel ---- */
@@ -47,7 +49,7 @@ ssize_t process_vm_readv(pid_t pid, const struct iovec *local, unsigned long nlo
 
 /* ---- operations ---- */
 
-static uint8_t send[RANKS * MOST_BYTES], recv[RANKS * MOST_BYTES];
+static uint8_t send[RANKS * LARGE_BYTES], recv[RANKS * LARGE_BYTES];
 
 /* What operation @n moves from one rank to another one, or to all. */
 static void fill(uint8_t *part, size_t len, unsigned n, uint32_t from, uint32_t to)
@@ -59,7 +61,7 @@ static void fill(uint8_t *part, size_t len, unsigned n, uint32_t from, uint32_t 
 
 static void expect(const uint8_t *part, size_t len, unsigned n, uint32_t from, uint32_t to)
 {
-    static uint8_t want[MOST_BYTES];
+    static uint8_t want[LARGE_BYTES];
     fill(want, len, n, from, to);
     CHECK(memcmp(part, want, len) == 0);
 }
@@ -162,6 +164,23 @@ static void run(uint32_t nranks, uint32_t stage)
     world_close(&world);
 }
 
+static void call_large(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    for (unsigned n = 0; n < 2 * sizeof kinds / sizeof *kinds; n++) {
+        always_reads = n % 2 == 1;
+        kinds[n / 2](world, rank, comm, n, LARGE_BYTES);
+    }
+}
+
+START_TEST(large_parts_arrive_on_each_way)
+{
+    struct world world = {.nranks = (uint32_t)_i};
+    world_open(&world);
+    world_run(&world, call_large);
+    world_close(&world);
+}
+END_TEST
+
 START_TEST(what_arrives_is_right_on_each_way)
 {
     run((uint32_t)_i, 0);
@@ -215,6 +234,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("copy ways");
     TCase *tcase = tcase_create("ways");
     tcase_set_timeout(tcase, 240);
+    tcase_add_loop_test(tcase, large_parts_arrive_on_each_way, 2, RANKS + 1);
     tcase_add_loop_test(tcase, what_arrives_is_right_on_each_way, 2, RANKS + 1);
     tcase_add_loop_test(tcase, what_arrives_is_right_if_the_kernel_refuses, 0, 5);
     tcase_add_test(tcase, what_is_read_after_a_failure_is_not_taken);

@@ -5,7 +5,7 @@
 
 enum {
     MOST_SLOW = 2 * DDPI_COPY_TRIES, /* that are no reason yet to try again */
-    DIFFERENCE = 32, /* the fastest tries of one way differ by less than one in so many */
+    SMALL_PART = 32, /* one in so many: fastest tries may differ by as much by chance */
 };
 #define MOST_NS UINT64_C(3600000000000) /* more is no time of an operation */
 
@@ -52,7 +52,7 @@ static enum ddpi_copy_path best_path(const uint64_t *least, unsigned paths, uint
     enum ddpi_copy_path path = DDPI_COPY_CACHED;
     if (has_path(paths, DDPI_COPY_STREAMED) && least[DDPI_COPY_STREAMED] < least[path] / 2)
         path = DDPI_COPY_STREAMED;
-    uint64_t most = least[path] - least[path] / DIFFERENCE;
+    uint64_t most = least[path] - least[path] / SMALL_PART;
     if (has_path(paths, DDPI_COPY_SINGLE) && most > more && least[DDPI_COPY_SINGLE] < most - more)
         path = DDPI_COPY_SINGLE;
     return path;

@@ -10,9 +10,9 @@
  *
  * So from time to time the ranks try all ways. They carry out a few operations on each, separately
  * for each kind of operation and each range of sizes. The operations that follow go past the caches
- * if the fastest try that did so took less than half the time, and through the kernel if that takes
- * less by more than tries of the same way differ. If large operations become slow, the tries are
- * repeated at once.
+ * if the fastest try that did so took less than half the time, and through the kernel if that and
+ * one more meeting take less, by more than a small part. If large operations become slow, the tries
+ * are repeated at once.
  *
  * The time is that of the rank that spent most on copies and reductions: who writes does not see
  * what it costs to read. Where ranks outnumber the processors, the time that they wait for each
@@ -61,9 +61,9 @@ struct ddpi_copy_way {
     bool is_try;
 };
 
-/* The way through the kernel has one more meeting than the others: what that takes, unless the
- * times that are noted have it in them. */
-enum ddpi_copy_meeting { DDPI_COPY_NOTED_NS = 0, DDPI_COPY_MEETING_NS = 500 };
+/* The way through the kernel has one more meeting than the others, which no time that is noted has
+ * in it. What it takes, in nanoseconds; where the waiting counts, it is little beside that. */
+enum ddpi_copy_meeting { DDPI_COPY_MEETING_IS_LITTLE = 0, DDPI_COPY_MEETING_NS = 500 };
 
 /* @paths: which are possible for it, a bit for each. The path through the caches always is.
  * @more_ns: what the way through the kernel takes beside its copies. */

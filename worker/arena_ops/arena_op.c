@@ -22,6 +22,13 @@ static bool is_one_of(enum ddpi_arena_who who, const struct ddpi_arena_op *op, u
     return ddpi_arena_includes(who, &op->task->call, rank);
 }
 
+/* After it has read what others have, so that nobody waits for a rank that took longer. Where ranks
+ * outnumber the processors, it would take time from those that still read. */
+static bool copies_own_part_late(const struct ddpi_arena_op *op)
+{
+    return ddpi_way_is_single(op) && !ddpi_arena_is_crowded(op->arena);
+}
+
 void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct ddpi_task *task)
 {
     *op = (struct ddpi_arena_op){.arena = arena, .task = task, .sent_before = task->bytes_sent};
@@ -33,7 +40,7 @@ void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct
     op->may_show = op->room == DDPI_ARENA_LARGE && ddpi_direct_is_possible(op);
     op->shows = op->may_show && ddpi_direct_find_own(op, &op->own);
     ddpi_way_choose(op); /* on every rank at this place, so that all choose the same */
-    if (!op->shows && !ddpi_way_is_single(op))
+    if (!op->shows && !copies_own_part_late(op))
         ddpi_pieces_copy_own_part(op);
 }
 
@@ -53,9 +60,9 @@ void ddpi_arena_begin_again(struct ddpi_arena_op *op, struct ddpi_task *task)
 
 /* ---- stages ---- */
 
-/* Where ranks outnumber the processors, the last one to arrive would do the work, and the kernel
- * make the others wait longer afterwards, so that all have had the same time: it would be last
- * again. So others may run first. */
+/* Where ranks outnumber the processors, the last one to arrive would do the work. As it has then
+ * had more time than the others, the kernel lets those run first, and it is the last one again. So
+ * others may run before it looks for work. */
 static bool leaves_work(const struct ddpi_arena_op *op)
 {
     return ddpi_arena_is_crowded(op->arena) && ddpi_arena_op_row(op)->works &&
@@ -119,8 +126,8 @@ static void begin_in_pieces(struct ddpi_arena_op *op)
     op->stage = DDPI_ARENA_COPY_IN;
     op->task->bytes_sent = op->sent_before;
     op->spent_ns = 0;
-    ddpi_way_note_meeting(op);
     ddpi_pieces_copy_own_part(op);
+    ddpi_way_note_meeting(op);
     op->shows = false;
 }
 
@@ -263,8 +270,7 @@ static enum ddpi_arena_result meet(struct ddpi_arena_op *op, uint32_t *ret_rank)
     return DDPI_ARENA_WAITS;
 }
 
-/* Read a stretch; after the last one arrive again, and tell whether it went well. While others
- * still read, this rank copies its own part. */
+/* Read a stretch; after the last one arrive again, and tell whether it went well. */
 static void read_on(struct ddpi_arena_op *op)
 {
     uint64_t started_ns = ddpi_way_start_clock(op);

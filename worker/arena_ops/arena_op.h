@@ -41,7 +41,7 @@ struct ddpi_arena_op {
     bool direct;     /* all buffers are in windows, and nothing is copied through pieces */
     bool chunked;    /* each rank reduces a chunk (chunks_op.h) */
     bool worked;     /* this rank has reduced its chunk, or read others, and has arrived again */
-    bool own_copied; /* what this rank has for itself */
+    bool own_copied; /* what this rank has for itself is where it belongs */
     uint32_t reads_from;      /* how many other ranks it has read from */
     int unread_errno;         /* why it could not read a rank (errno); 0: it could */
     uint32_t unread;          /* that rank */

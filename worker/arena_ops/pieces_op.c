@@ -155,14 +155,19 @@ void ddpi_pieces_work(struct ddpi_arena_op *op)
     ddpi_arena_set_busy(op->arena, 0);
 }
 
+static bool passes_caches(const struct ddpi_arena_op *op)
+{
+    const struct ddpi_task *task = op->task;
+    return task->count * task->element_size * ddpi_arena_ranks(op->arena) > DDPI_ARENA_STREAM;
+}
+
 /* @just_read: @to is in the caches, as it was copied in. */
 static void take(const struct ddpi_arena_op *op, const struct ddpi_piece *to, const uint8_t *from,
                  bool just_read)
 {
-    size_t all = op->task->count * op->task->element_size * ddpi_arena_ranks(op->arena);
     if (to->len == 0)
         return;
-    if (all > DDPI_ARENA_STREAM && !just_read)
+    if (passes_caches(op) && !just_read)
         ddpi_stream_copy(to->bytes, from, to->len);
     else
         memcpy(to->bytes, from, to->len);
@@ -291,9 +296,8 @@ void ddpi_pieces_copy_own_part(struct ddpi_arena_op *op)
         (!ddpi_arena_op_row(op)->out_of_each && op->task->call.operation != DDPI_SCATTER))
         return;
     struct ddpi_copy own = ddpi_task_own_copy(op->task, ddpi_arena_rank(op->arena));
-    size_t ranks = ddpi_arena_ranks(op->arena);
     op->own_copied = true;
-    if (own.len > DDPI_ARENA_STREAM / ranks / ranks)
+    if (own.len > 0 && passes_caches(op))
         ddpi_stream_copy(own.to, own.from, own.len);
     else if (own.len > 0)
         memcpy(own.to, own.from, own.len);

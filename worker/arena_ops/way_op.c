@@ -33,7 +33,7 @@ void ddpi_way_choose(struct ddpi_arena_op *op)
         paths |= 1U << DDPI_COPY_SINGLE;
     op->way = ddpi_copy_next(
         ddpi_arena_copy_choice(op->arena, op->task->call.operation), op->longest, paths,
-        ddpi_arena_is_crowded(op->arena) ? DDPI_COPY_NOTED_NS : DDPI_COPY_MEETING_NS);
+        ddpi_arena_is_crowded(op->arena) ? DDPI_COPY_MEETING_IS_LITTLE : DDPI_COPY_MEETING_NS);
     ddpi_way_note_meeting(op);
 }
 
