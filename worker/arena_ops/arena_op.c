@@ -62,7 +62,7 @@ void ddpi_arena_begin_again(struct ddpi_arena_op *op, struct ddpi_task *task)
 
 /* Where ranks outnumber the processors, the last one to arrive would do the work. As it has then
  * had more time than the others, the kernel lets those run first, and it is the last one again. So
- * others may run before it looks for work. */
+ * others may run before it looks for work. Of chunks each rank has its own. */
 static bool leaves_work(const struct ddpi_arena_op *op)
 {
     return ddpi_arena_is_crowded(op->arena) && ddpi_arena_op_row(op)->works &&
