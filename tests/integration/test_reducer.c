@@ -1,6 +1,7 @@
 /*
  * test_reducer.c - gradients of real ranks, averaged by a reducer: each option that changes what is
- * reduced, gradients in any order and from several threads, and ranks that run out of data.
+ * reduced, gradients in any order and from several threads, steps that do not synchronise, unused
+ * parameters, static graphs, ranks that run out of data, and the trace.
  */
 #include "check_main.h"
 #include "reducer_model.h"

@@ -1,6 +1,6 @@
 /*
- * counts_op.h - the first round of an operation whose parts are uneven: each rank tells each other
- * one how many bytes it sends to it and expects of it. Owns nothing.
+ * counts_op.h - the first round of an operation of which each rank knows only its own counts: it
+ * tells each other one how many bytes it sends to it and expects of it. Owns nothing.
  */
 #ifndef DDPI_COUNTS_OP_H
 #define DDPI_COUNTS_OP_H

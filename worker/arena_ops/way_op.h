@@ -7,7 +7,7 @@
 
 #include "arena_op.h"
 
-/* Once all ranks know the counts. */
+/* Nothing changes before all ranks know the counts. */
 void ddpi_way_choose(struct ddpi_arena_op *op);
 
 /* The operation takes none, as nothing is copied. */

@@ -1,7 +1,7 @@
 /*
- * arena_run.c - operations through the arena of a communicator (worker/arena) as an algorithm. Its
- * first run makes the arena: the first rank of the node creates it, and its descriptor goes along
- * the ring. The communicator owns the arena.
+ * arena_run.c - operations through the arena of a communicator (worker/arena_ops) as an algorithm.
+ * Its first run makes the arena: the first rank of the node creates it, and its descriptor goes
+ * along the ring. The communicator owns the arena.
  */
 #include "arena_run.h"
 
