@@ -6,8 +6,7 @@
 
 #include "reduce.h"
 #include "stream_copy.h"
-
-#include <string.h>
+#include "way_op.h"
 
 enum {
     LINE = 64,
@@ -47,18 +46,6 @@ static uint8_t *piece_of(const struct ddpi_arena_op *op, uint64_t round, uint32_
     return ddpi_arena_piece(op->arena, round, rank, op->room);
 }
 
-/* Of a pre-multiplied reduction the factor is applied on the way in. */
-static void copy_in(const struct ddpi_arena_op *op, uint8_t *to, const uint8_t *from, size_t len)
-{
-    const struct ddpi_task *task = op->task;
-    if (task->factor != 1)
-        ddpi_scale(to, from, len / task->element_size, task->call.dtype, task->factor);
-    else if (op->way.path == DDPI_COPY_STREAMED)
-        ddpi_stream_copy(to, from, len);
-    else
-        memcpy(to, from, len);
-}
-
 /* ---- the bytes of a round, in one buffer or in those of a list ---- */
 
 /* Where byte @at of the round is, if the operation has a list. */
@@ -93,7 +80,7 @@ static void copy_range_in(const struct ddpi_arena_op *op, uint8_t *piece, size_t
     struct ddpi_spot spot = spot_of(op, from);
     while (from < to) {
         struct ddpi_segment segment = next_segment(op, &spot, from, to - from);
-        copy_in(op, piece + from, segment.send, segment.len);
+        ddpi_way_copy_in(op, piece + from, segment.send, segment.len);
         from += segment.len;
     }
 }
@@ -102,14 +89,11 @@ static void copy_range_in(const struct ddpi_arena_op *op, uint8_t *piece, size_t
 static void copy_range_out(const struct ddpi_arena_op *op, const uint8_t *piece, size_t from,
                            size_t to)
 {
-    size_t all = op->task->count * op->task->element_size * ddpi_arena_ranks(op->arena);
     struct ddpi_spot spot = spot_of(op, from);
     while (from < to) {
         struct ddpi_segment segment = next_segment(op, &spot, from, to - from);
-        if (all > DDPI_ARENA_STREAM && segment.send != segment.recv)
-            ddpi_stream_copy(segment.recv, piece + from, segment.len);
-        else
-            memcpy(segment.recv, piece + from, segment.len);
+        ddpi_way_copy_out(op, segment.recv, piece + from, segment.len,
+                          segment.send == segment.recv);
         from += segment.len;
     }
 }
@@ -137,10 +121,10 @@ static void reduce_tile(const struct ddpi_arena_op *op, struct ddpi_reduction *w
     work->in[me] = segment->send;
     work->out[0] = segment->recv;
     work->out[1] = shown;
-    work->nout = op->way.path == DDPI_COPY_STREAMED ? 1 : 2;
+    work->nout = ddpi_way_is_streamed(op) ? 1 : 2;
     work->count = segment->len / op->task->element_size;
     ddpi_reduce_many(work);
-    if (op->way.path == DDPI_COPY_STREAMED)
+    if (ddpi_way_is_streamed(op))
         ddpi_stream_copy(shown, segment->recv, segment->len);
 }
 

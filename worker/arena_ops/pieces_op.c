@@ -6,10 +6,7 @@
 #include "chunks_op.h"
 #include "reduce.h"
 #include "reduce_any.h"
-#include "stream_copy.h"
 #include "way_op.h"
-
-#include <string.h>
 
 enum {
     SHORT = 8 * 1024,  /* bytes of all ranks up to which each reduces for itself */
@@ -48,18 +45,10 @@ size_t ddpi_pieces_len(const struct ddpi_arena_op *op)
     return whole_at(op, NULL).len;
 }
 
-/* Of a pre-multiplied reduction the factor is applied on the way in. */
 static void copy_in(const struct ddpi_arena_op *op, uint8_t *to, const struct ddpi_piece *from)
 {
-    const struct ddpi_task *task = op->task;
-    if (from->len == 0)
-        return;
-    if (task->factor != 1)
-        ddpi_scale(to, from->bytes, from->len / task->element_size, task->call.dtype, task->factor);
-    else if (ddpi_way_is_streamed(op))
-        ddpi_stream_copy(to, from->bytes, from->len);
-    else
-        memcpy(to, from->bytes, from->len);
+    if (from->len > 0)
+        ddpi_way_copy_in(op, to, from->bytes, from->len);
     op->task->bytes_sent += from->len;
 }
 
@@ -155,22 +144,11 @@ void ddpi_pieces_work(struct ddpi_arena_op *op)
     ddpi_arena_set_busy(op->arena, 0);
 }
 
-static bool passes_caches(const struct ddpi_arena_op *op)
-{
-    const struct ddpi_task *task = op->task;
-    return task->count * task->element_size * ddpi_arena_ranks(op->arena) > DDPI_ARENA_STREAM;
-}
-
-/* @just_read: @to is in the caches, as it was copied in. */
 static void take(const struct ddpi_arena_op *op, const struct ddpi_piece *to, const uint8_t *from,
                  bool just_read)
 {
-    if (to->len == 0)
-        return;
-    if (passes_caches(op) && !just_read)
-        ddpi_stream_copy(to->bytes, from, to->len);
-    else
-        memcpy(to->bytes, from, to->len);
+    if (to->len > 0)
+        ddpi_way_copy_out(op, to->bytes, from, to->len, just_read);
     op->task->bytes_received += to->len;
 }
 
@@ -297,10 +275,8 @@ void ddpi_pieces_copy_own_part(struct ddpi_arena_op *op)
         return;
     struct ddpi_copy own = ddpi_task_own_copy(op->task, ddpi_arena_rank(op->arena));
     op->own_copied = true;
-    if (own.len > 0 && passes_caches(op))
-        ddpi_stream_copy(own.to, own.from, own.len);
-    else if (own.len > 0)
-        memcpy(own.to, own.from, own.len);
+    if (own.len > 0)
+        ddpi_way_copy_out(op, own.to, own.from, own.len, false);
 }
 
 void ddpi_pieces_move_spot(struct ddpi_arena_op *op)

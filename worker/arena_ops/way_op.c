@@ -4,8 +4,11 @@
 #include "way_op.h"
 
 #include "clock.h"
+#include "reduce.h"
 #include "single_copy_op.h"
 #include "stream_copy.h"
+
+#include <string.h>
 
 /* Where ranks outnumber the processors, some share a processor and so its caches: that way is the
  * best, unless each rank has something else for each other one. Before the counts are exchanged,
@@ -43,6 +46,27 @@ void ddpi_way_withdraw(struct ddpi_arena_op *op)
         ddpi_copy_withdraw(ddpi_arena_copy_choice(op->arena, op->task->call.operation),
                            op->longest);
     op->way = (struct ddpi_copy_way){.path = DDPI_COPY_CACHED};
+}
+
+void ddpi_way_copy_in(const struct ddpi_arena_op *op, uint8_t *to, const uint8_t *from, size_t len)
+{
+    const struct ddpi_task *task = op->task;
+    if (task->factor != 1)
+        ddpi_scale(to, from, len / task->element_size, task->call.dtype, task->factor);
+    else if (ddpi_way_is_streamed(op))
+        ddpi_stream_copy(to, from, len);
+    else
+        memcpy(to, from, len);
+}
+
+void ddpi_way_copy_out(const struct ddpi_arena_op *op, uint8_t *to, const uint8_t *from, size_t len,
+                       bool just_read)
+{
+    size_t all = op->task->count * op->task->element_size * ddpi_arena_ranks(op->arena);
+    if (all > DDPI_ARENA_STREAM && !just_read)
+        ddpi_stream_copy(to, from, len);
+    else
+        memcpy(to, from, len);
 }
 
 uint64_t ddpi_way_start_clock(const struct ddpi_arena_op *op)

@@ -23,6 +23,15 @@ static inline bool ddpi_way_is_single(const struct ddpi_arena_op *op)
     return op->way.path == DDPI_COPY_SINGLE;
 }
 
+/* Copy @len bytes into a piece, on the way that was chosen. Of a pre-multiplied reduction the
+ * factor is applied to them. */
+void ddpi_way_copy_in(const struct ddpi_arena_op *op, uint8_t *to, const uint8_t *from, size_t len);
+
+/* Copy @len bytes to where the caller wants them: past the caches if all ranks get more than those
+ * have room for, unless @just_read: @to is in them. */
+void ddpi_way_copy_out(const struct ddpi_arena_op *op, uint8_t *to, const uint8_t *from, size_t len,
+                       bool just_read);
+
 /* Around copies and reductions: the time between the two is noted, if the operation is timed. */
 uint64_t ddpi_way_start_clock(const struct ddpi_arena_op *op);
 void ddpi_way_stop_clock(struct ddpi_arena_op *op, uint64_t started_ns);
