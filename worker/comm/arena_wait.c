@@ -173,14 +173,18 @@ ddp_status ddpi_arena_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
     return status == DDP_OK ? ddpi_comm_check_abort(comm) : status;
 }
 
-/* In microseconds. */
+/* In microseconds. Past the deadline this rank looks at the others as often as before it, as long
+ * as they may still say who is to blame. */
 static uint32_t sleep_time(const struct ddpi_wait *wait, uint64_t until_ms, uint32_t most_us)
 {
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic), wake_ms = wait->deadline_ms;
-    if (until_ms != 0 && until_ms < wake_ms)
-        wake_ms = until_ms;
-    uint64_t left_us = wake_ms > now ? (wake_ms - now) * 1000 : 1;
-    return left_us < most_us ? (uint32_t)left_us : most_us;
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic), left_ms = most_us;
+    if (wait->deadline_ms > now)
+        left_ms = wait->deadline_ms - now;
+    if (until_ms != 0 && until_ms < now + left_ms)
+        left_ms = until_ms > now ? until_ms - now : 0;
+    if (left_ms == 0)
+        return 1;
+    return left_ms < most_us / 1000 ? (uint32_t)left_ms * 1000 : most_us;
 }
 
 ddp_status ddpi_arena_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
