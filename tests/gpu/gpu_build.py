@@ -139,7 +139,7 @@ class Build:
             tests = sources('tests/integration', 'test_device*.c')
             helpers = [ROOT / 'tests/integration/world.c', ROOT / 'tests/integration/world_kv.c', ROOT / 'tests/gpu/world_store.c',
                        ROOT / 'tests/lib/check_main.c', ROOT / 'tests/lib/descriptors.c',
-                       ROOT / 'tests/lib/elements.c',
+                       ROOT / 'tests/lib/elements.c', ROOT / 'tests/lib/sweep.c',
                        *sources('tests/integration', 'rig*.c')]
             check = [ROOT / 'tests/gpu/check/check.c']
             driver = sources('tests/cuda', but=['fixture.c', 'old_driver.c']) if with_driver else []

@@ -6,6 +6,7 @@
 #include "check_main.h"
 #include "elements.h"
 #include "rig.h"
+#include "sweep.h"
 
 #include <string.h>
 
@@ -128,20 +129,23 @@ static void every_reduction(struct world *world, uint32_t rank, ddp_comm *comm)
                                           DDP_KIND_REDUCE_SCATTER};
     struct rig rig;
     rig_use(&rig, (int)rank, comm, NULL);
-    unsigned turns = DDPI_DTYPES * DDPI_REDUCE_OPS * KINDS;
-    for (unsigned turn = world->stage % WORLD_STRIDE; turn < turns; turn += WORLD_STRIDE) {
-        struct reduction of = {.nranks = world->nranks, .turn = turn};
-        of.operation = (struct ddp_operation){.size = sizeof of.operation,
-                                              .kind = kinds[turn % KINDS],
-                                              .count = turn % 5 == 0 ? 1 : COUNT,
-                                              .dtype = (ddp_dtype)(turn / KINDS % DDPI_DTYPES),
-                                              .op = (ddp_reduce_op)(turn / KINDS / DDPI_DTYPES),
-                                              .peer = turn % world->nranks};
-        bool third = of.operation.op == DDP_AVERAGE_BEFORE && world->nranks == 3;
-        set_numbers(&of, world);
-        if (elements_reduce(of.operation.dtype, of.operation.op) && !(third && of.small))
-            check_reduction(&rig, &of, turn % 2 == 0);
-    }
+    struct sweep sweep = {.world = world->stage, .premul = true};
+    while (sweep_next(&sweep))
+        for (unsigned kind = 0; kind < KINDS; kind++) {
+            unsigned turn = sweep.turn * KINDS + kind;
+            bool chosen = sweep_is_whole() || (sweep.turn + world->stage) % KINDS == kind;
+            struct reduction of = {.nranks = world->nranks, .turn = turn};
+            of.operation = (struct ddp_operation){.size = sizeof of.operation,
+                                                  .kind = kinds[kind],
+                                                  .count = turn % 5 == 0 ? 1 : COUNT,
+                                                  .dtype = sweep.dtype,
+                                                  .op = sweep.op,
+                                                  .peer = turn % world->nranks};
+            bool third = of.operation.op == DDP_AVERAGE_BEFORE && world->nranks == 3;
+            set_numbers(&of, world);
+            if (chosen && !(third && of.small))
+                check_reduction(&rig, &of, turn % 2 == 0);
+        }
     rig_close(&rig);
 }
 
@@ -280,8 +284,8 @@ static void every_part(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct rig rig;
     rig_use(&rig, (int)rank, comm, NULL);
-    unsigned turns = 2 * DDPI_DTYPES * WITH_PARTS;
-    for (unsigned turn = world->stage % WORLD_STRIDE; turn < turns; turn += WORLD_STRIDE) {
+    unsigned turns = 2 * DDPI_DTYPES * WITH_PARTS, stride = sweep_is_whole() ? 1 : 3;
+    for (unsigned turn = world->stage % stride; turn < turns; turn += stride) {
         const struct division of = {.kind = with_parts[turn % WITH_PARTS],
                                     .dtype = (ddp_dtype)(turn / WITH_PARTS % DDPI_DTYPES),
                                     .uneven = turn / WITH_PARTS / DDPI_DTYPES == 1,

@@ -1,6 +1,7 @@
 /*
- * test_types.c - every type with every reduction that it has, and every type as data that is moved,
- * between real processes, against the reference of elements.h. Counts are odd, so are addresses.
+ * test_types.c - every type whose elements are multiplied first, and every type as data that is
+ * moved, between real processes, against the reference of elements.h. Counts are odd, so are
+ * addresses. Other reductions are in test_collectives.c.
  */
 #include "check_main.h"
 #include "elements.h"
@@ -36,45 +37,6 @@ static void check_elements(const struct buffers *buffers, const struct ddpi_redu
     }
     CHECK(buffers->out[0] == 0x5a && buffers->out[1 + count * ddp_dtype_size(work->dtype)] == 0x5a);
 }
-
-static void check_reductions(ddp_comm *comm, uint32_t rank, ddp_dtype dtype, ddp_reduce_op op)
-{
-    enum { PART = COUNT / RANKS };
-    static struct buffers buffers;
-    struct ddpi_reduction work = {
-        .nin = RANKS, .dtype = dtype, .op = op, .divisor = op == DDP_AVERAGE ? RANKS : 1};
-    const uint8_t *in = buffers.in[rank] + 1;
-    uint8_t *out = buffers.out + 1;
-    fill_all(&buffers, dtype);
-    CHECK_OK(ddp_all_reduce(comm, in, out, COUNT, dtype, op, NULL, err));
-    check_elements(&buffers, &work, 0, COUNT);
-    fill_all(&buffers, dtype);
-    CHECK_OK(ddp_reduce_scatter(comm, in, out, PART, dtype, op, NULL, err));
-    check_elements(&buffers, &work, rank * (size_t)PART, PART);
-}
-
-/* Reduced in the order of ranks; or, where the order makes no difference, in any. */
-static void every_reduction(struct world *world, uint32_t rank, ddp_comm *comm)
-{
-    for (int i = 0; i < DDPI_DTYPES; i++)
-        for (ddp_reduce_op op = 0; op < DDP_PREMUL_SUM; op++) {
-            ddp_dtype dtype = (ddp_dtype)i;
-            bool exact = !elements_reduce(dtype, DDP_PREMUL_SUM) || op == DDP_MIN || op == DDP_MAX;
-            if (elements_reduce(dtype, op) && (exact || world->algorithm == DDP_ALGORITHM_DIRECT))
-                check_reductions(comm, rank, dtype, op);
-        }
-}
-
-START_TEST(every_type_is_reduced)
-{
-    struct world world = {.nranks = RANKS,
-                          .algorithm = _i % 2 == 0 ? DDP_ALGORITHM_RING : DDP_ALGORITHM_DIRECT,
-                          .tcp = _i / 2 != 0};
-    world_open(&world);
-    world_run(&world, every_reduction);
-    world_close(&world);
-}
-END_TEST
 
 /* ---- elements that are multiplied first ---- */
 
@@ -213,7 +175,6 @@ Suite *test_suite(void)
     Suite *suite = suite_create("types");
     TCase *tcase = tcase_create("between processes");
     tcase_set_timeout(tcase, 60);
-    tcase_add_loop_test(tcase, every_type_is_reduced, 0, 4);
     tcase_add_loop_test(tcase, elements_are_multiplied_first, 0, 5);
     tcase_add_test(tcase, every_type_is_moved);
     tcase_add_test(tcase, pairs_that_are_not_allowed);

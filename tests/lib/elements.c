@@ -397,6 +397,8 @@ bool elements_are_finite(const void *buffer, size_t count, ddp_dtype dtype)
 
 size_t elements_differ(ddp_dtype dtype, const void *a, const void *b, size_t count)
 {
+    if (memcmp(a, b, count * ddp_dtype_size(dtype)) == 0)
+        return count;
     for (size_t i = 0; i < count; i++)
         if (!elements_agree(dtype, elements_get(a, i, dtype), elements_get(b, i, dtype)))
             return i;
