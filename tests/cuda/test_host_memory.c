@@ -318,7 +318,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("host_memory");
     TCase *tcase = tcase_create("memory");
-    tcase_set_timeout(tcase, 30);
     tcase_add_test(tcase, device_memory_keeps_what_was_copied_and_starts_as_noise);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     tcase_add_test_raise_signal(tcase, the_host_cannot_touch_device_memory, 11);

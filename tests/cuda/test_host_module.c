@@ -205,7 +205,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("host_module");
     TCase *tcase = tcase_create("kernels");
-    tcase_set_timeout(tcase, 30);
     tcase_add_test(tcase, a_sum_is_that_of_the_host_path);
     tcase_add_test(tcase, a_copy_moves_bytes);
     tcase_add_test(tcase, memory_that_is_too_small_fails_the_context);

@@ -247,7 +247,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("host_share");
     TCase *tcase = tcase_create("share");
-    tcase_set_timeout(tcase, 30);
     tcase_add_test(tcase, both_processes_see_one_memory);
     tcase_add_test(tcase, memory_that_was_freed_cannot_be_opened);
     tcase_add_test(tcase, the_memory_of_the_dead_stays_open_but_cannot_be_opened);

@@ -294,7 +294,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("host_stream");
     TCase *tcase = tcase_create("streams");
-    tcase_set_timeout(tcase, 30);
     tcase_add_test(tcase, work_runs_beside_the_program_and_in_order);
     tcase_add_test(tcase, waits_compare_around_the_wrap);
     tcase_add_test(tcase, streams_do_not_wait_for_each_other);

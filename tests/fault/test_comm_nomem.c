@@ -204,7 +204,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("communicators without memory");
     TCase *tcase = tcase_create("each allocation");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, on_the_host, 0, 4);
     tcase_add_loop_test(tcase, between_nodes, 0, 3);
     tcase_add_loop_test(tcase, on_a_device, 0, 2);

@@ -195,7 +195,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("store_cut");
     TCase *tcase = tcase_create("cut");
-    tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, store_setup, teardown);
     tcase_add_loop_test(tcase, a_watch_is_complete, 0, SEEDS);
     tcase_add_loop_test(tcase, an_asynchronous_watch_is_complete, 0, SEEDS);

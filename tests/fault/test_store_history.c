@@ -443,7 +443,6 @@ Suite *test_suite(void)
     Suite *suite = suite_create("store_history");
     TCase *tcase = tcase_create("runs");
     tcase_add_test(tcase, histories_are_linearizable);
-    tcase_set_timeout(tcase, 3600);
     suite_add_tcase(suite, tcase);
     return suite;
 }

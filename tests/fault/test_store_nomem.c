@@ -287,7 +287,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("store_nomem");
     TCase *tcase = tcase_create("fail the Nth allocation");
-    tcase_set_timeout(tcase, 100);
     tcase_add_loop_test(tcase, the_core, 0, 2);
     tcase_add_loop_test(tcase, creating_a_server, 0, 2);
     tcase_add_test(tcase, server_and_client);

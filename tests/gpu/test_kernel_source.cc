@@ -216,7 +216,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("kernel_source");
     TCase *tcase = tcase_create("on the host");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, the_same_bits_as_the_twin, 0, DTYPES * OPS);
     tcase_add_loop_test(tcase, products_have_the_bits_of_the_twin, 0, 4);
     tcase_add_loop_test(tcase, casts_have_the_bits_of_the_twin, 0, 16);

@@ -124,7 +124,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("mlp_kernels");
     TCase *tcase = tcase_create("on the host");
-    tcase_set_timeout(tcase, 30);
     tcase_add_test(tcase, gradients_and_weights_of_the_host);
     suite_add_tcase(suite, tcase);
     return suite;

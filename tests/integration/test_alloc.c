@@ -522,7 +522,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("alloc");
     TCase *tcase = tcase_create("alloc");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, blocks_are_made_and_freed, 0, 12);
     tcase_add_loop_test(tcase, children_do_not_have_them, 0, 2);
     tcase_add_loop_test(tcase, ranks_may_be_threads, 0, 3);

@@ -210,7 +210,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("comm");
     TCase *tcase = tcase_create("collectives");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, all_ranks_get_the_same_bits_in_every_run, DDP_ALGORITHM_RING,
                         DDP_ALGORITHM_DIRECT + 1);
     tcase_add_loop_test(tcase, broadcast_from_every_root, 0, 2 * 5);

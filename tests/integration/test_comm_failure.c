@@ -651,7 +651,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("comm failure");
     TCase *tcase = tcase_create("failure");
-    tcase_set_timeout(tcase, 30);
     tcase_add_loop_test(tcase, a_killed_rank_is_named_by_all, 0, some_of(2 * RANKS * CALLS));
     tcase_add_loop_test(tcase, a_stopped_rank_is_named_by_all, 0, some_of(STOP_BATCHES));
     tcase_add_loop_test(tcase, a_slow_rank_is_waited_for, 0, 2);
@@ -665,7 +664,6 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, what_a_peer_reports_is_a_failure, 0, REPORTS);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("init");
-    tcase_set_timeout(tcase, 30);
     tcase_add_test(tcase, missing_ranks_are_named);
     tcase_add_test(tcase, worlds_of_different_size_do_not_join);
     tcase_add_test(tcase, a_store_that_is_not_there);

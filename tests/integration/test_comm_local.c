@@ -228,7 +228,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("comm local");
     TCase *tcase = tcase_create("threads");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, threads_do_all_that_processes_do, 0, 4);
     tcase_add_test(tcase, devices_are_kept);
     tcase_add_test(tcase, invalid_worlds);

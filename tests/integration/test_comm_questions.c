@@ -165,7 +165,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("comm questions");
     TCase *tcase = tcase_create("questions");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, another_thread_sees_the_failure, 0, 2);
     tcase_add_test(tcase, the_first_cause_stays);
     tcase_add_test(tcase, collectives_are_counted);

@@ -233,7 +233,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("copy ways");
     TCase *tcase = tcase_create("ways");
-    tcase_set_timeout(tcase, 240);
     tcase_add_loop_test(tcase, large_parts_arrive_on_each_way, 2, RANKS + 1);
     tcase_add_loop_test(tcase, what_arrives_is_right_on_each_way, 2, RANKS + 1);
     tcase_add_loop_test(tcase, what_arrives_is_right_if_the_kernel_refuses, 0, 5);

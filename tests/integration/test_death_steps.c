@@ -344,7 +344,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("death steps");
     TCase *tcase = tcase_create("deaths");
-    tcase_set_timeout(tcase, is_exhaustive() ? 3600 : 240);
     tcase_add_loop_test(tcase, survivors_name_a_rank_that_dies_before_any_step, 0, 2 * CALLS);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -155,7 +155,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("device");
     TCase *agree = tcase_create("agree");
-    tcase_set_timeout(agree, 120);
     tcase_add_loop_test(agree, device_and_host_agree, 0, 24);
     tcase_add_loop_test(agree, virtual_memory_is_shared, 0, 2);
     tcase_add_loop_test(agree, messages_arrive, 0, 4);

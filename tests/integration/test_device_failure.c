@@ -715,7 +715,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("device failure");
     TCase *failures = tcase_create("failures");
-    tcase_set_timeout(failures, 400);
     tcase_add_test(failures, a_rank_is_killed_at_any_moment);
     tcase_add_test(failures, a_rank_is_stopped_at_any_moment);
     tcase_add_test(failures, a_rank_is_killed_in_the_driver);
@@ -725,7 +724,6 @@ Suite *test_suite(void)
     tcase_add_test(failures, a_rank_leaves);
     suite_add_tcase(suite, failures);
     TCase *refusals = tcase_create("refusals");
-    tcase_set_timeout(refusals, 400);
     tcase_add_loop_test(refusals, the_driver_refuses_a_call, 0, FUNCTIONS);
     suite_add_tcase(suite, refusals);
     return suite;

@@ -119,7 +119,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("device lists");
     TCase *tcase = tcase_create("lists");
-    tcase_set_timeout(tcase, 100);
     tcase_add_loop_test(tcase, lists_in_both_memories_agree, 0, 12);
     suite_add_tcase(suite, tcase);
     return suite;

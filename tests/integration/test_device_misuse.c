@@ -479,7 +479,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("device misuse");
     TCase *misuses = tcase_create("misuse");
-    tcase_set_timeout(misuses, 120);
     tcase_add_loop_test(misuses, refused_calls_change_nothing, 0, 2);
     tcase_add_test(misuses, others_may_capture);
     tcase_add_test(misuses, one_communicator_one_device);

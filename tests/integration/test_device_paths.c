@@ -398,7 +398,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("device paths");
     TCase *paths = tcase_create("paths");
-    tcase_set_timeout(paths, 120);
     tcase_add_loop_test(paths, every_way_gives_the_same_bits, 0, WAYS);
     tcase_add_loop_test(paths, pieces_and_parts, 0, 2);
     tcase_add_loop_test(paths, bytes_are_counted, 0, 6);

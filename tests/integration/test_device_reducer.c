@@ -772,7 +772,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("device_reducer");
     TCase *tests = tcase_create("device_reducer");
-    tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, steps_on_the_device_give_the_bits_of_the_host, 0, 4 * PLANS);
     tcase_add_test(tests, every_type_is_multiplied);
     tcase_add_loop_test(tests, a_hook_reduces_in_stages, 1, 4);

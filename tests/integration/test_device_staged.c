@@ -582,7 +582,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("device staged");
     TCase *tcase = tcase_create("staged");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, every_type_is_reduced, 0, 12);
     tcase_add_loop_test(tcase, every_type_has_parts, 0, 8);
     tcase_add_loop_test(tcase, the_root_uses_one_buffer, 1, 5);

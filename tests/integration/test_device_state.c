@@ -88,7 +88,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("device_state");
     TCase *tests = tcase_create("device_state");
-    tcase_set_timeout(tests, 120);
     tcase_add_test(tests, blobs_on_the_device_come_back);
     suite_add_tcase(suite, tests);
     return suite;

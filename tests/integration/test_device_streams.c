@@ -407,7 +407,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("device streams");
     TCase *order = tcase_create("order");
-    tcase_set_timeout(order, 120);
     tcase_add_loop_test(order, operations_keep_the_order_of_their_stream, 0, SETTINGS);
     tcase_add_loop_test(order, streams_of_one_rank, 0, SETTINGS);
     tcase_add_loop_test(order, more_than_the_queue_holds, 0, 2);

@@ -418,7 +418,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("device tensors");
     TCase *all = tcase_create("tensors");
-    tcase_set_timeout(all, 120);
     tcase_add_loop_test(all, tensors_on_the_device_have_the_bits_of_the_host, 1, 4);
     tcase_add_test(all, joined_ranks_give_zeros_on_their_gpu);
     tcase_add_test(all, uneven_parts_are_gathered_where_they_are);

@@ -113,7 +113,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("device together");
     TCase *tcase = tcase_create("arrive");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, every_rank_sends_to_all_first, 0, 4);
     tcase_add_loop_test(tcase, send_recv_shifts_a_ring, 0, 4);
     tcase_add_loop_test(tcase, a_sender_must_be_named, 0, 1);

@@ -174,7 +174,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("doubling in worlds");
     TCase *tcase = tcase_create("doubling in worlds");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, calls_agree_with_the_reference, 1, RANKS_MAX + 1);
     tcase_add_test(tcase, large_calls_agree);
     tcase_add_test(tcase, other_calls_go_their_way);

@@ -237,7 +237,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("every call");
     TCase *tcase = tcase_create("ranks");
-    tcase_set_timeout(tcase, 300);
     tcase_add_loop_test(tcase, calls_agree_with_the_reference, 1, RANKS + 1);
     suite_add_tcase(suite, tcase);
     return suite;

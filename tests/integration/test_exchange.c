@@ -159,7 +159,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("exchange");
     TCase *tcase = tcase_create("pieces");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, pieces_arrive, 0, 2);
     tcase_add_loop_test(tcase, lengths_must_agree, 0, 2);
     suite_add_tcase(suite, tcase);

@@ -261,7 +261,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("fashion_mnist");
     TCase *tcase = tcase_create("example");
-    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, any_number_of_workers_follows_the_same_curve);
     tcase_add_test(tcase, threads_follow_the_curve_of_processes);
     tcase_add_loop_test(tcase, mistakes_are_explained, 0,

@@ -436,7 +436,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("fork");
     TCase *tcase = tcase_create("fork");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, a_death_is_noticed_while_a_child_lives, 0, 3 * MOMENTS);
     tcase_add_loop_test(tcase, a_child_is_refused_and_disturbs_nobody, 0, 2);
     tcase_add_loop_test(tcase, a_child_gives_back_the_sockets_of_its_parent_and_no_others, 0, 2);

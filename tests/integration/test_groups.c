@@ -442,7 +442,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("groups");
     TCase *tcase = tcase_create("groups");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, ranks_of_one_colour_are_a_group, 0, 10);
     tcase_add_test(tcase, a_cube_has_rows_planes_and_itself);
     tcase_add_loop_test(tcase, only_members_make_a_group, 0, 2);

@@ -207,7 +207,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("groups_threads");
     TCase *tcase = tcase_create("independence");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, threads_use_communicators_at_once, 0, 2);
     tcase_add_loop_test(tcase, ranks_use_communicators_in_different_orders, 0, 2);
     tcase_add_loop_test(tcase, abort_of_one_leaves_the_others_alone, 0, 2);

@@ -211,7 +211,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("hierarchical");
     TCase *tcase = tcase_create("hierarchical");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, calls_agree_with_the_reference, 0, LAYOUTS);
     tcase_add_loop_test(tcase, large_calls_agree, 0, 2 * LAYOUTS);
     tcase_add_loop_test(tcase, other_calls_go_their_way, 0, LAYOUTS);

@@ -475,7 +475,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("init");
     TCase *tcase = tcase_create("deaths");
-    tcase_set_timeout(tcase, 50);
     tcase_add_loop_test(tcase, a_rank_that_dies_while_it_joins_is_named, 0, MATRIX);
     tcase_add_loop_test(tcase, a_key_of_a_dead_rank_0_is_no_hindrance, 0, 4);
     tcase_add_loop_test(tcase, who_was_slow_meets_those_who_try_again, 0, 2);
@@ -483,7 +482,6 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, a_rank_without_descriptors_says_so_to_all, 0, 4);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("deadlines");
-    tcase_set_timeout(tcase, 50);
     tcase_add_test(tcase, a_rank_that_never_comes_is_missing);
     tcase_add_loop_test(tcase, a_rank_that_is_stopped_while_it_joins_is_named, 0, 4);
     suite_add_tcase(suite, tcase);

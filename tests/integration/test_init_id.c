@@ -301,7 +301,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("init by a unique id");
     TCase *tcase = tcase_create("id");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, ranks_meet_by_an_id, 0, 4);
     tcase_add_test(tcase, an_id_may_come_from_the_environment);
     tcase_add_test(tcase, an_id_is_good_for_one_init);

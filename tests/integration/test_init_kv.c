@@ -238,7 +238,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("init through a caller's store");
     TCase *tcase = tcase_create("kv");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, no_key_is_left, 0, 2);
     tcase_add_test(tcase, worlds_with_names_meet_at_once);
     tcase_add_test(tcase, a_lost_key_comes_back);

@@ -120,7 +120,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("init at MASTER_ADDR");
     TCase *tcase = tcase_create("master");
-    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, a_port_is_free_again);
     tcase_add_test(tcase, names_are_told_apart);
     tcase_add_test(tcase, a_port_in_use_is_named);

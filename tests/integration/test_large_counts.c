@@ -60,7 +60,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("large counts");
     TCase *tcase = tcase_create("elements");
-    tcase_set_timeout(tcase, 240);
     tcase_add_loop_test(tcase, more_elements_than_31_bits_count, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;

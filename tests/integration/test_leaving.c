@@ -288,7 +288,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("leaving");
     TCase *tcase = tcase_create("leaving");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, all_have_come, 0, 3 * 6);
     tcase_add_loop_test(tcase, all_that_are_missing_are_named, 0, 2 * ABSENCES);
     tcase_add_loop_test(tcase, another_barrier_is_named, 0, 3 * MIXTURES);

@@ -248,7 +248,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("limits");
     TCase *tcase = tcase_create("limits");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, too_few_descriptors_are_no_death, 0, 2);
     tcase_add_test(tcase, too_few_descriptors_are_named_by_init);
     tcase_add_test(tcase, a_limit_on_files_kills_nobody_in_init);

@@ -480,7 +480,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("many buffers");
     TCase *tcase = tcase_create("many buffers");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, lists_are_reduced_as_one_array, 0, WORLDS);
     tcase_add_loop_test(tcase, lists_in_windows_are_too, 0, 4);
     tcase_add_loop_test(tcase, lists_are_broadcast, 0, WORLDS);

@@ -374,7 +374,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("messages");
     TCase *tcase = tcase_create("arrive");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, two_ranks_send_first, 0, 2);
     tcase_add_loop_test(tcase, tags_overtake, 0, 2);
     tcase_add_loop_test(tcase, one_tag_keeps_the_order, 0, 2);
@@ -383,7 +382,6 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, all_pairs_at_once, 0, 2);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("fail");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, counts_must_agree, 0, 4);
     tcase_add_loop_test(tcase, any_rank_has_a_deadline, 0, 2);
     tcase_add_loop_test(tcase, any_rank_ends_with_the_last_one, 0, 2);

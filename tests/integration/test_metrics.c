@@ -183,7 +183,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("metrics");
     TCase *tests = tcase_create("metrics");
-    tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, figures_are_those_of_all_items, 0, 2);
     tcase_add_test(tests, other_metrics_are_named);
     tcase_add_loop_test(tests, ranks_run_a_section_one_after_the_other, 0, 3);

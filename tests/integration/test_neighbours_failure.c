@@ -134,7 +134,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("neighbours");
     TCase *tcase = tcase_create("neighbours");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, two_that_die_at_once_are_named, 0, 2 * SIZES);
     tcase_add_loop_test(tcase, who_has_left_on_their_account_is_not_named, 0, 2 * (SIZES - 1));
     suite_add_tcase(suite, tcase);

@@ -210,7 +210,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("p2p");
     TCase *tcase = tcase_create("messages");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, messages_arrive, 0, 6);
     tcase_add_loop_test(tcase, leaving_loses_nothing, 0, 2);
     tcase_add_loop_test(tcase, no_descriptor_is_left, 0, 2);

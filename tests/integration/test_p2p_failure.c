@@ -399,13 +399,11 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("p2p failure");
     TCase *tcase = tcase_create("victims");
-    tcase_set_timeout(tcase, 30);
     tcase_add_loop_test(tcase, a_killed_rank_is_named_by_all, 0, 2 * PHASES);
     tcase_add_loop_test(tcase, a_stopped_rank_is_named_by_all, 0, 2);
     tcase_add_loop_test(tcase, a_rank_that_dies_before_it_answers_is_named, 0, 6);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("others");
-    tcase_set_timeout(tcase, 30);
     tcase_add_loop_test(tcase, a_mismatch_names_both_calls, 0, 4);
     tcase_add_test(tcase, both_sending_ends_with_the_timeout);
     tcase_add_loop_test(tcase, abort_reaches_who_waits_for_a_message, 0, 2);

@@ -387,7 +387,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("parts");
     TCase *tcase = tcase_create("parts");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, parts_over_edges, 0, 15);
     tcase_add_loop_test(tcase, parts_in_shared_memory, 1, WORLD_MAX + 1);
     tcase_add_loop_test(tcase, counts_that_disagree_are_named, 0, 2);

@@ -320,9 +320,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("random_programs");
     TCase *threads = tcase_create("threads"), *processes = tcase_create("processes");
-    int seconds = getenv("DDPRUN_TEST_PROGRAMS") == NULL ? 120 : 3600;
-    tcase_set_timeout(threads, seconds);
-    tcase_set_timeout(processes, seconds);
     tcase_add_loop_test(threads, threads_compute_what_programs_say, 0, BATCHES);
     tcase_add_loop_test(processes, processes_compute_what_programs_say, 0, BATCHES);
     suite_add_tcase(suite, threads);

@@ -474,7 +474,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("reducer");
     TCase *tests = tcase_create("reducer");
-    tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, averages_of_two_ranks, 0, PLANS);
     tcase_add_loop_test(tests, averages_of_four_ranks_between_machines, 0, PLANS);
     tcase_add_test(tests, averages_of_one_and_three_ranks);

@@ -236,7 +236,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("reducer hooks");
     TCase *tests = tcase_create("reducer hooks");
-    tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, a_hook_reduces_in_stages, 0, 2);
     tcase_add_loop_test(tests, gradients_are_reduced_in_another_type, 0,
                         (int)(sizeof compressions / sizeof *compressions));

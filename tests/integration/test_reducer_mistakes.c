@@ -207,7 +207,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("reducer mistakes");
     TCase *tests = tcase_create("reducer mistakes");
-    tcase_set_timeout(tests, 120);
     tcase_add_test(tests, options_that_make_no_sense_are_refused);
     tcase_add_test(tests, mistakes_in_a_step_have_no_effect);
     tcase_add_test(tests, ranks_with_other_parameters_are_named);

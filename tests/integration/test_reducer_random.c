@@ -179,7 +179,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("reducer_random");
     TCase *tests = tcase_create("reducer_random");
-    tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, runs_agree_with_the_model, 0, 2);
     suite_add_tcase(suite, tests);
     return suite;

@@ -439,7 +439,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("requests");
     TCase *tcase = tcase_create("requests");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, requests_run_in_the_order_of_the_calls, 0, WORLDS);
     tcase_add_loop_test(tcase, a_blocking_call_waits_for_its_turn, 0, WORLDS);
     tcase_add_loop_test(tcase, messages_are_under_way_beside_a_collective, 0, WORLDS);

@@ -191,7 +191,6 @@ Suite *test_suite(void)
                                   bad_calls};
     Suite *suite = suite_create("rounds_loss");
     TCase *tcase = tcase_create("real");
-    tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
         tcase_add_test(tcase, tests[i]);

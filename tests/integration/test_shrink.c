@@ -282,17 +282,14 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("shrink");
     TCase *tcase = tcase_create("shrink");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, survivors_go_on, 1, (1 << RANKS) - 1);
     tcase_add_loop_test(tcase, survivors_go_on_over_tcp, 1, (1 << RANKS) - 1);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("again");
-    tcase_set_timeout(tcase, 120);
     tcase_add_test(tcase, a_shrunk_communicator_shrinks_again);
     tcase_add_loop_test(tcase, the_next_rank_leads_if_the_leader_dies, 0, 2);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("names");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, ranks_can_be_excluded, 0, 2);
     tcase_add_loop_test(tcase, who_does_not_come_is_named, 0, 2);
     tcase_add_test(tcase, lists_that_differ_are_refused);

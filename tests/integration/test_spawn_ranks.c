@@ -427,7 +427,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("spawn");
     TCase *tcase = tcase_create("ranks");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, ranks_meet, 0, sizeof sizes / sizeof *sizes);
     tcase_add_test(tcase, stdio_is_flushed_once);
     tcase_add_loop_test(tcase, the_rank_that_failed_first_is_named, 0, RANKS * WAYS);

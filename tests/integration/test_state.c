@@ -611,7 +611,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("state");
     TCase *tcase = tcase_create("deaths");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, survivors_end_as_if_none_had_died, 0, EVENTS * RANKS / WORLD_STRIDE);
     tcase_add_loop_test(tcase, survivors_end_as_if_none_had_died_over_tcp, 0,
                         EVENTS * RANKS / WORLD_STRIDE);
@@ -619,18 +618,15 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, the_last_one_goes_on_alone, 0, 2);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("newcomers");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, new_ranks_receive_what_the_old_have, 0, 2);
     tcase_add_loop_test(tcase, one_dies_while_new_ranks_come, 0, 30 / WORLD_STRIDE);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("living");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, a_rank_that_does_not_come_is_named, 0, 2);
     tcase_add_test(tcase, recovery_can_be_repeated);
     tcase_add_test(tcase, threads_go_on_without_one_that_leaves);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("commits");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, ranks_may_be_any_number_of_commits_apart, 0, 2);
     tcase_add_test(tcase, a_rank_that_comes_back_receives_what_was_done_without_it);
     tcase_add_test(tcase, worlds_that_went_apart_go_on_with_one_state);

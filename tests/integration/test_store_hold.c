@@ -428,7 +428,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("store_hold");
     TCase *raw = tcase_create("raw");
-    tcase_set_timeout(raw, 60);
     tcase_add_checked_fixture(raw, raw_setup, store_teardown);
     tcase_add_test(raw, an_end_of_file_ends_it);
     tcase_add_test(raw, a_reset_leaves_it_to_its_lease);
@@ -437,7 +436,6 @@ Suite *test_suite(void)
     tcase_add_test(raw, a_connection_that_the_server_ends_leaves_it);
     suite_add_tcase(suite, raw);
     TCase *client = tcase_create("client");
-    tcase_set_timeout(client, 60);
     tcase_add_checked_fixture(client, setup, teardown);
     tcase_add_test(client, closing_the_handle_ends_it);
     tcase_add_test(client, it_is_kept_at_each_sixth);

@@ -557,7 +557,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("store_uv");
     TCase *tcase = tcase_create("real");
-    tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, the_table_is_sound);
     tcase_add_test(tcase, every_operation);

@@ -694,7 +694,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("tensors");
     TCase *tests = tcase_create("tensors");
-    tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, tensors_of_any_order_are_carried_out, 0, 12);
     tcase_add_test(tests, averages_are_sums_that_are_scaled);
     tcase_add_test(tests, a_group_is_one_operation_or_none);

@@ -364,7 +364,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("uneven tensors");
     TCase *tests = tcase_create("uneven");
-    tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, each_rank_gives_what_it_has, 0, 16);
     tcase_add_loop_test(tests, what_fits_is_one_operation, 0, 2);
     tcase_add_loop_test(tests, joined_ranks_give_nothing, 0, 2);

@@ -371,7 +371,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("together");
     TCase *tcase = tcase_create("arrive");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, two_ranks_in_every_order, 0, 2 * ORDERS);
     tcase_add_loop_test(tcase, every_rank_sends_to_all_first, 0, 2);
     tcase_add_loop_test(tcase, send_recv_shifts_a_ring, 0, 4);
@@ -380,7 +379,6 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, tags_and_any_rank, 0, 2);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("refuse and fail");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, refusals_leave_the_group, 0, 2);
     tcase_add_loop_test(tcase, a_group_belongs_to_its_thread, 0, 2);
     tcase_add_loop_test(tcase, death_of_a_peer, 0, 4);

@@ -241,7 +241,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("client of PyTorch's store");
     TCase *tcase = tcase_create("script");
-    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, requests_are_those_of_pytorch);
     tcase_add_test(tcase, a_wait_is_cancelled);
     tcase_add_test(tcase, a_long_value_is_cut);

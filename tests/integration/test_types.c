@@ -174,7 +174,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("types");
     TCase *tcase = tcase_create("between processes");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, elements_are_multiplied_first, 0, 5);
     tcase_add_test(tcase, every_type_is_moved);
     tcase_add_test(tcase, pairs_that_are_not_allowed);

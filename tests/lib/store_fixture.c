@@ -100,7 +100,6 @@ Suite *store_suite(const char *name, const TTest *const *tests, size_t count)
 {
     Suite *suite = suite_create(name);
     TCase *tcase = tcase_create("real");
-    tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, store_setup, store_teardown);
     for (size_t i = 0; i < count; i++)
         tcase_add_test(tcase, tests[i]);

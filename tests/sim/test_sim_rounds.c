@@ -182,7 +182,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("sim_rounds");
     TCase *tcase = tcase_create("schedules");
-    tcase_set_timeout(tcase, 0);
     tcase_add_test(tcase, promises_hold_in_all_schedules);
     suite_add_tcase(suite, tcase);
     return suite;

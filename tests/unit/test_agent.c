@@ -231,7 +231,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("agent");
     TCase *tcase = tcase_create("agent");
-    tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, agent_job_prepare, agent_job_clean_up);
     tcase_add_test(tcase, the_table_is_valid);
     tcase_add_test(tcase, all_succeed);

@@ -216,7 +216,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("agent_output");
     TCase *tcase = tcase_create("agent_output");
-    tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, agent_job_prepare, agent_job_clean_up);
     tcase_add_test(tcase, a_slow_reader_gets_everything_however_late);
     tcase_add_test(tcase, a_restart_does_not_wait_for_a_reader);

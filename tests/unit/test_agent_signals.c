@@ -225,7 +225,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("agent_signals");
     TCase *tcase = tcase_create("agent_signals");
-    tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, agent_job_prepare, agent_job_clean_up);
     tcase_add_test(tcase, a_signal_stops_the_job);
     tcase_add_test(tcase, a_signal_that_arrives_twice_counts_once);

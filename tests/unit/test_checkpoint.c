@@ -355,8 +355,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("checkpoint");
     TCase *files = tcase_create("files"), *input = tcase_create("input");
-    tcase_set_timeout(files, 60);
-    tcase_set_timeout(input, 60);
     tcase_add_test(files, the_two_last_ones_are_kept);
     tcase_add_test(files, remains_of_a_killed_writer_are_replaced);
     tcase_add_loop_test(files, a_large_blob_is_read_back, 0, 3);

@@ -337,7 +337,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("console");
     TCase *tcase = tcase_create("console");
-    tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, open_loop, NULL);
     tcase_add_test(tcase, text_comes_out_in_order);
     tcase_add_test(tcase, the_shells_descriptor_stays_blocking);

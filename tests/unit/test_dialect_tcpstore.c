@@ -570,7 +570,6 @@ Suite *test_suite(void)
     Suite *suite = suite_create("tcpstore");
     TCase *tcase = tcase_create("codec");
     tcase_add_checked_fixture(tcase, peers_setup, peers_teardown);
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, exchanges, 0, SECTIONS);
     tcase_add_loop_test(tcase, exchanges_cut_anywhere, 0, SECTIONS);
     tcase_add_loop_test(tcase, half_a_request_does_nothing, 1, DDPI_TCPSTORE_TYPES);

@@ -529,7 +529,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("direct_op");
     TCase *tcase = tcase_create("direct_op");
-    tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, every_operation_gives_the_same, 2, 9);
     tcase_add_loop_test(tcase, every_reduction_gives_the_same, 0, 8);
     tcase_add_test(tcase, every_type_is_moved);

@@ -187,7 +187,6 @@ Suite *test_suite(void)
                                   the_machine_is_sound};
     Suite *suite = suite_create("etcd_pulse");
     TCase *group = tcase_create("loop");
-    tcase_set_timeout(group, 60);
     tcase_add_checked_fixture(group, pulse_setup, pulse_teardown);
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
         tcase_add_test(group, tests[i]);

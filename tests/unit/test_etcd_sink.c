@@ -590,7 +590,6 @@ Suite *test_suite(void)
     };
     Suite *suite = suite_create("etcd_sink");
     TCase *group = tcase_create("both");
-    tcase_set_timeout(group, 120);
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
         tcase_add_test(group, tests[i]);
     suite_add_tcase(suite, group);

@@ -500,7 +500,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("guard");
     TCase *tcase = tcase_create("guard");
-    tcase_set_timeout(tcase, 30);
     tcase_add_test(tcase, the_exit_code_is_passed_on);
     tcase_add_test(tcase, an_ignored_child_signal_does_no_harm);
     tcase_add_test(tcase, what_a_killed_agent_left_is_ended);

@@ -380,7 +380,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("kv_gone");
     TCase *tcase = tcase_create("gone");
-    tcase_set_timeout(tcase, 50);
     tcase_add_test(tcase, nobody_sees_that_it_takes_turns);
     tcase_add_test(tcase, a_turn_drops_its_share);
     tcase_add_test(tcase, so_with_queues);

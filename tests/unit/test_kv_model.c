@@ -286,7 +286,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("kv_model");
     TCase *tcase = tcase_create("model");
-    tcase_set_timeout(tcase, 50);
     tcase_add_checked_fixture(tcase, kv_setup, kv_teardown);
     tcase_add_test(tcase, behaves_like_the_model);
     suite_add_tcase(suite, tcase);

@@ -285,7 +285,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("kv_watch");
     TCase *tcase = tcase_create("core");
-    tcase_set_timeout(tcase, 50);
     tcase_add_checked_fixture(tcase, kv_setup, kv_teardown);
     tcase_add_test(tcase, every_kind_of_change_is_told);
     tcase_add_test(tcase, names_and_prefixes);

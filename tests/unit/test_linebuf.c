@@ -230,7 +230,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("linebuf");
     TCase *tcase = tcase_create("linebuf");
-    tcase_set_timeout(tcase, 30);
     tcase_add_test(tcase, any_cut_gives_the_same_lines);
     tcase_add_test(tcase, carriage_returns_are_text_in_a_file);
     tcase_add_test(tcase, carriage_returns_end_lines_on_a_terminal);

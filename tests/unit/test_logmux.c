@@ -682,7 +682,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("logmux");
     TCase *tcase = tcase_create("logmux");
-    tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, open_mux, close_mux);
     tcase_add_test(tcase, lines_are_whole_and_prefixed);
     tcase_add_test(tcase, an_unfinished_line_is_shown_and_continued);

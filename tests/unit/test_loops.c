@@ -296,7 +296,6 @@ Suite *test_suite(void)
     Suite *suite = suite_create("loops");
     TCase *tcase = tcase_create("against the plain ones");
     tcase_add_checked_fixture(tcase, make_buffers, free_buffers);
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, two_inputs, 0, DDPI_DTYPES * DDPI_REDUCE_OPS);
     tcase_add_loop_test(tcase, odd_counts_and_addresses, 0, DDPI_DTYPES * DDPI_REDUCE_OPS);
     tcase_add_loop_test(tcase, more_inputs, 0, DDPI_DTYPES * DDPI_REDUCE_OPS);

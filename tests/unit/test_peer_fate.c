@@ -325,7 +325,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("peer_fate");
     TCase *tcase = tcase_create("fate");
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, a_process_is_known_by_its_socket, 0, 2);
     tcase_add_test(tcase, one_that_is_over_is_known_to_be);
     tcase_add_test(tcase, nothing_is_known_of_this_process);

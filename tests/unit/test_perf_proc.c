@@ -77,7 +77,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("perf_proc");
     TCase *tcase = tcase_create("perf_proc");
-    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, children_of_all_threads_are_counted);
     tcase_add_test(tcase, one_that_is_over_has_none);
     suite_add_tcase(suite, tcase);

@@ -347,7 +347,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("reap");
     TCase *tcase = tcase_create("reap");
-    tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, prepare, NULL);
     tcase_add_test(tcase, orphans_are_adopted_and_swept);
     tcase_add_test(tcase, a_whole_tree_is_swept);

@@ -279,7 +279,6 @@ Suite *test_suite(void)
     Suite *suite = suite_create("reduce_many");
     TCase *tcase = tcase_create("arithmetic");
     tcase_add_checked_fixture(tcase, make_arena, free_arena);
-    tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, outputs_of_any_number_of_inputs, 0, DTYPES * OPS);
     tcase_add_loop_test(tcase, outputs_that_are_inputs, 0, DTYPES * OPS);
     tcase_add_loop_test(tcase, a_single_input_is_copied_as_it_is, 0, DTYPES);

@@ -93,7 +93,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("reducer_nomem");
     TCase *tests = tcase_create("nomem");
-    tcase_set_timeout(tests, 60);
     tcase_add_loop_test(tests, every_allocation_may_fail, 0, 2);
     suite_add_tcase(suite, tests);
     return suite;

@@ -615,7 +615,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("rounds_explore");
     TCase *tcase = tcase_create("everything");
-    tcase_set_timeout(tcase, 50);
     tcase_add_test(tcase, from_nothing);
     tcase_add_test(tcase, from_a_generation_that_starts);
     tcase_add_test(tcase, from_a_generation_that_runs);

@@ -191,7 +191,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("sampler");
     TCase *items = tcase_create("items"), *input = tcase_create("input");
-    tcase_set_timeout(items, 60);
     tcase_add_loop_test(items, items_are_those_of_torch, 0, ROWS(recorded));
     tcase_add_loop_test(items, each_item_is_used_as_often_as_the_others, 1, WORLDS + 1);
     tcase_add_test(items, a_batch_is_a_part_of_the_items);

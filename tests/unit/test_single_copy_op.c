@@ -350,7 +350,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("single_copy_op");
     TCase *tests = tcase_create("single_copy_op");
-    tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, setup, NULL);
     tcase_add_test(tests, parts_of_any_size_are_read);
     tcase_add_test(tests, a_long_part_takes_several_turns);

@@ -449,7 +449,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("spawn");
     TCase *tcase = tcase_create("spawn");
-    tcase_set_timeout(tcase, 30);
     tcase_add_test(tcase, it_gets_arguments_environment_and_output);
     tcase_add_test(tcase, it_leads_a_session_of_its_own);
     tcase_add_test(tcase, it_has_three_descriptors);

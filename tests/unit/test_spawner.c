@@ -226,7 +226,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("spawner");
     TCase *tcase = tcase_create("spawner");
-    tcase_set_timeout(tcase, 30);
     tcase_add_checked_fixture(tcase, prepare, NULL);
     tcase_add_test(tcase, the_loop_turns_meanwhile);
     tcase_add_test(tcase, those_that_wait_can_be_canceled);
@@ -234,7 +233,6 @@ Suite *test_suite(void)
     tcase_add_test(tcase, what_the_kernel_holds_is_left);
     suite_add_tcase(suite, tcase);
     TCase *two = tcase_create("two threads");
-    tcase_set_timeout(two, 30);
     tcase_add_checked_fixture(two, prepare_for_two, NULL);
     tcase_add_test(two, two_at_once);
     tcase_add_test(two, two_slow_ones_hold_both_threads);

@@ -536,7 +536,6 @@ Suite *test_suite(void)
     tcase_add_test(tcase, one_process_at_a_time);
     tcase_add_test(tcase, only_its_owner_may_read_it);
     tcase_add_test(tcase, damaged_rows_are_refused);
-    tcase_set_timeout(tcase, 60);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -179,7 +179,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("units");
     TCase *tcase = tcase_create("units");
-    tcase_set_timeout(tcase, 30);
     tcase_add_loop_test(tcase, neighbours_agree, 0, RANKS_MAX);
     tcase_add_loop_test(tcase, the_rule_lets_everybody_finish, 0, RANKS_MAX - 1);
     suite_add_tcase(suite, tcase);

@@ -334,7 +334,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("warm process");
     TCase *tcase = tcase_create("process");
-    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, the_table_is_valid);
     tcase_add_test(tcase, without_modules_there_is_none);
     tcase_add_test(tcase, it_gets_its_program_and_the_command_line);
@@ -344,7 +343,6 @@ Suite *test_suite(void)
     tcase_add_test(tcase, one_that_did_not_fork_is_replaced);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("forks");
-    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, a_worker_starts_whatever_the_answer_is);
     tcase_add_test(tcase, a_worker_that_is_gone_is_replaced);
     suite_add_tcase(suite, tcase);

@@ -261,7 +261,6 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("worker_proc");
     TCase *tcase = tcase_create("worker_proc");
-    tcase_set_timeout(tcase, 40);
     tcase_add_checked_fixture(tcase, init, finish);
     tcase_add_test(tcase, the_table_is_valid);
     tcase_add_test(tcase, a_new_worker_is_idle);

@@ -22,7 +22,6 @@ typedef void check_test(int _i);
 Suite *suite_create(const char *name);
 void suite_add_tcase(Suite *suite, TCase *tcase);
 TCase *tcase_create(const char *name);
-void tcase_set_timeout(TCase *tcase, double seconds);
 void check_add(TCase *tcase, const char *name, check_test *test, int first, int end);
 SRunner *srunner_create(Suite *suite);
 void srunner_set_fork_status(SRunner *runner, enum fork_status status);
