@@ -37,7 +37,7 @@ static ddp_store *open_through(void)
     char endpoint[32];
     put_endpoint(endpoint, sizeof endpoint);
     const struct ddp_store_options options = {
-        .size = sizeof options, .endpoint = endpoint, .connect_timeout_ms = 2 * SOON_MS};
+        .size = sizeof options, .endpoint = endpoint, .connect_timeout_ms = LONG_MS};
     ddp_store *store = NULL;
     OK(ddp_store_connect(&options, &store, &why));
     return store;
@@ -55,7 +55,7 @@ static void record_all(ddp_store *store, struct record *record)
 {
     while (record->count < CHANGES) {
         struct ddp_store_event *event;
-        OK(ddp_store_next_event(store, 4 * SOON_MS, &event, &why));
+        OK(ddp_store_next_event(store, LONG_MS, &event, &why));
         note(record, event);
         ddp_store_free(event);
     }
@@ -80,9 +80,9 @@ static void write_all(void *arg)
         bool delete = i % 5 == 4; /* the key that was set just before */
         snprintf(key, sizeof key, "w/%d", (delete ? i - 1 : i) % 7);
         if (delete)
-            OK(ddp_store_delete(store, key, SOON_MS, &why));
+            OK(ddp_store_delete(store, key, LONG_MS, &why));
         else
-            OK(ddp_store_set(store, key, key, strlen(key), SOON_MS, NULL, &why));
+            OK(ddp_store_set(store, key, key, strlen(key), LONG_MS, NULL, &why));
         uv_sleep(1); /* spreads the changes over several connections */
     }
 }
@@ -95,8 +95,8 @@ START_TEST(a_watch_is_complete)
     memset(&got, 0, sizeof got);
     ddp_store *witness = open_store(), *writer = open_store(), *watcher = open_through();
     uv_thread_t thread;
-    OK(ddp_store_watch(watcher, "w/", DDP_STORE_WATCH_PREFIX, 0, 4 * SOON_MS, NULL, NULL, &why));
-    OK(ddp_store_watch(witness, "w/", DDP_STORE_WATCH_PREFIX, 0, SOON_MS, NULL, NULL, &why));
+    OK(ddp_store_watch(watcher, "w/", DDP_STORE_WATCH_PREFIX, 0, LONG_MS, NULL, NULL, &why));
+    OK(ddp_store_watch(witness, "w/", DDP_STORE_WATCH_PREFIX, 0, LONG_MS, NULL, NULL, &why));
     ck_assert_int_eq(uv_thread_create(&thread, write_all, writer), 0);
     record_all(watcher, &got);
     uv_thread_join(&thread);
@@ -139,7 +139,7 @@ START_TEST(an_asynchronous_watch_is_complete)
                                             .op = DDP_STORE_OP_WATCH,
                                             .key = "w/",
                                             .flags = DDP_STORE_WATCH_PREFIX,
-                                            .timeout_ms = 4 * SOON_MS};
+                                            .timeout_ms = LONG_MS};
     ddp_store *witness = open_store(), *writer = open_store();
     ddp_store_uv *watcher;
     ck_assert_int_eq(uv_loop_init(&loop), 0);
@@ -147,7 +147,7 @@ START_TEST(an_asynchronous_watch_is_complete)
     OK(ddp_store_uv_submit(watcher, &watch, on_watching, &watching, NULL, &why));
     while (!watching)
         uv_run(&loop, UV_RUN_ONCE);
-    OK(ddp_store_watch(witness, "w/", DDP_STORE_WATCH_PREFIX, 0, SOON_MS, NULL, NULL, &why));
+    OK(ddp_store_watch(witness, "w/", DDP_STORE_WATCH_PREFIX, 0, LONG_MS, NULL, NULL, &why));
     ck_assert_int_eq(uv_thread_create(&thread, write_all, writer), 0);
     while (got.count < CHANGES)
         uv_run(&loop, UV_RUN_ONCE);
@@ -172,16 +172,16 @@ START_TEST(what_is_unsure_is_said_to_be)
     for (int i = 0; i < COUNTS; i++) {
         void *value;
         size_t len;
-        ddp_status status = ddp_store_add(counter, "n", 1, SOON_MS, NULL, &err);
+        ddp_status status = ddp_store_add(counter, "n", 1, LONG_MS, NULL, &err);
         ck_assert_msg(status == DDP_OK || status == DDP_E_CLOSED, "%s", err.msg);
         sure += status == DDP_OK;
         unsure += status == DDP_E_CLOSED;
         if (status == DDP_OK) { /* what only reads is not disturbed at all */
-            OK(ddp_store_get(counter, "n", SOON_MS, &value, &len, NULL, &why));
+            OK(ddp_store_get(counter, "n", LONG_MS, &value, &len, NULL, &why));
             ddp_store_free(value);
         }
     }
-    OK(ddp_store_add(reader, "n", 0, SOON_MS, &sum, &why));
+    OK(ddp_store_add(reader, "n", 0, LONG_MS, &sum, &why));
     ck_assert_int_le(sure, sum);
     ck_assert_int_le(sum, sure + unsure);
     ck_assert_int_gt(sure, COUNTS / 2);

@@ -33,7 +33,7 @@ enum {
     COUNTERS = 2,
     RUNS = 40,
     LINES = CLIENTS * CALLS + 8,
-    SOON_MS = 15000,
+    LONG_MS = 60000,
 };
 
 extern char **environ;
@@ -139,7 +139,7 @@ static ddp_store *open_store(const struct run *run, struct ddp_error *err)
     ddp_store *store = NULL;
     snprintf(endpoint, sizeof endpoint, "127.0.0.1:%u", cutter_port(run->cutter));
     const struct ddp_store_options options = {
-        .size = sizeof options, .endpoint = endpoint, .connect_timeout_ms = SOON_MS};
+        .size = sizeof options, .endpoint = endpoint, .connect_timeout_ms = LONG_MS};
     return ddp_store_connect(&options, &store, err) == DDP_OK ? store : NULL;
 }
 
@@ -171,9 +171,9 @@ static ddp_status write_key(struct client *client, ddp_store *store, struct hist
     call->expected = swap ? client->seen[call->key] : UINT64_MAX;
     name_of(call->key, name);
     ddp_status status =
-        swap ? ddp_store_compare_and_swap(store, name, call->expected, value, (size_t)len, SOON_MS,
+        swap ? ddp_store_compare_and_swap(store, name, call->expected, value, (size_t)len, LONG_MS,
                                           &call->version, err)
-             : ddp_store_set(store, name, value, (size_t)len, SOON_MS, &call->version, err);
+             : ddp_store_set(store, name, value, (size_t)len, LONG_MS, &call->version, err);
     call->outcome = outcome_of(status);
     if (status == DDP_E_CONFLICT) {
         call->kind = HISTORY_READ;
@@ -187,7 +187,7 @@ static ddp_status read_key(ddp_store *store, struct history_call *call, struct d
     char name[NAME];
     void *value;
     size_t len;
-    ddp_status status = ddp_store_try_get(store, name_of(call->key, name), SOON_MS, &value, &len,
+    ddp_status status = ddp_store_try_get(store, name_of(call->key, name), LONG_MS, &value, &len,
                                           &call->version, err);
     if (status == DDP_OK)
         ddp_store_free(value);
@@ -201,7 +201,7 @@ static ddp_status count(ddp_store *store, struct history_call *call, struct ddp_
 {
     char name[NAME];
     int64_t sum = 0;
-    ddp_status status = ddp_store_add(store, name_of(call->key, name), 1, SOON_MS, &sum, err);
+    ddp_status status = ddp_store_add(store, name_of(call->key, name), 1, LONG_MS, &sum, err);
     call->value = (uint64_t)sum;
     call->outcome = outcome_of(status);
     return status;
@@ -210,7 +210,7 @@ static ddp_status count(ddp_store *store, struct history_call *call, struct ddp_
 static ddp_status delete_key(ddp_store *store, struct history_call *call, struct ddp_error *err)
 {
     char name[NAME];
-    ddp_status status = ddp_store_delete(store, name_of(call->key, name), SOON_MS, err);
+    ddp_status status = ddp_store_delete(store, name_of(call->key, name), LONG_MS, err);
     call->outcome = outcome_of(status);
     if (status == DDP_E_NOT_FOUND) {
         call->kind = HISTORY_READ;
@@ -292,7 +292,7 @@ static void watcher_open(struct watcher *watcher, struct run *run, const char *p
     watcher->prefix = prefix;
     watcher->store = open_store(run, &err);
     ck_assert_msg(watcher->store != NULL, "%s", err.msg);
-    ck_assert_msg(ddp_store_watch(watcher->store, prefix, DDP_STORE_WATCH_PREFIX, 0, SOON_MS, NULL,
+    ck_assert_msg(ddp_store_watch(watcher->store, prefix, DDP_STORE_WATCH_PREFIX, 0, LONG_MS, NULL,
                                   NULL, &err) == DDP_OK,
                   "%s", err.msg);
 }
@@ -304,7 +304,7 @@ static void *run_watcher(void *arg)
     struct ddp_error err;
     while (watcher->why[0] == '\0') {
         struct ddp_store_event *event;
-        ddp_status status = ddp_store_next_event(watcher->store, 2 * SOON_MS, &event, &err);
+        ddp_status status = ddp_store_next_event(watcher->store, LONG_MS, &event, &err);
         if (status == DDP_E_CLOSED || status == DDP_E_UNREACHABLE)
             continue;
         if (status != DDP_OK) {
@@ -327,7 +327,7 @@ static void end_run(const struct run *run)
     struct ddp_error err;
     ddp_store *store = open_store(run, &err);
     ck_assert_msg(store != NULL, "%s", err.msg);
-    ck_assert_msg(ddp_store_set(store, "key-end", "0", 1, SOON_MS, NULL, &err) == DDP_OK, "%s",
+    ck_assert_msg(ddp_store_set(store, "key-end", "0", 1, LONG_MS, NULL, &err) == DDP_OK, "%s",
                   err.msg);
     ddp_store_close(store);
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_MAX = 500, SOON_MS = 20000, ONCE = 1, FROM_NOW_ON = 1000000 };
+enum { N_MAX = 500, LONG_MS = 60000, ONCE = 1, FROM_NOW_ON = 1000000 };
 
 static void ignore(void *ctx, struct ddpi_kv_client *client, const struct ddpi_message *reply)
 {
@@ -190,7 +190,7 @@ static bool service_survives(int good)
     struct store_thread *server = store_thread_start(NULL);
     struct ddp_store_options options = {.size = sizeof options,
                                         .endpoint = store_thread_endpoint(server),
-                                        .connect_timeout_ms = SOON_MS};
+                                        .connect_timeout_ms = LONG_MS};
     ddp_store *store = NULL;
     failmem_start_some((unsigned)good, ONCE);
     ddp_status status = ddp_store_connect(&options, &store, NULL);
@@ -201,7 +201,7 @@ static bool service_survives(int good)
     ddp_store_close(store);
     ddp_store *after = NULL;
     ck_assert_int_eq(ddp_store_connect(&options, &after, NULL), DDP_OK);
-    ck_assert_int_eq(ddp_store_set(after, "k", "v", 1, SOON_MS, NULL, NULL), DDP_OK);
+    ck_assert_int_eq(ddp_store_set(after, "k", "v", 1, LONG_MS, NULL, NULL), DDP_OK);
     ddp_store_close(after);
     store_thread_stop(server);
     return failed;

@@ -25,8 +25,8 @@ END_TEST
 
 START_TEST(a_reset_is_no_death)
 {
-    lease_ms = LEASE_MS;
     join(0, "a", shrinking);
+    lease_ms = LEASE_MS;
     join(1, "b", shrinking);
     UNTIL(runs(1, 2));
     const struct linger now = {.l_onoff = 1};
@@ -63,8 +63,8 @@ END_TEST
 
 START_TEST(a_new_connection_keeps_the_seat)
 {
-    lease_ms = LEASE_MS;
     join(0, "a", two);
+    lease_ms = LEASE_MS;
     join(1, "b", two);
     UNTIL(runs(1, 2));
     for (unsigned i = 1; i <= 3; i++) {

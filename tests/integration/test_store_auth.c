@@ -31,14 +31,12 @@ static void restart_impatient(uint32_t handshake_ms)
 
 static void restart_strict(void)
 {
-    restart_impatient(SOON_MS);
+    restart_impatient(LONG_MS);
 }
 
 static void await_denied(uint64_t wanted)
 {
-    uint64_t start_ms = raw_now_ms();
-    while (store_thread_stats(server).denied != wanted)
-        ck_assert_uint_lt(raw_now_ms() - start_ms, SOON_MS);
+    AWAIT_SERVER(now.denied == wanted);
 }
 
 /* --- clients of the library --- */
@@ -64,7 +62,7 @@ static ddp_status try_open(struct ddp_store_options options, ddp_store **ret)
 {
     options.size = sizeof options;
     options.endpoint = store_thread_endpoint(server);
-    options.connect_timeout_ms = SOON_MS;
+    options.connect_timeout_ms = LONG_MS;
     return ddp_store_connect(&options, ret, &why);
 }
 
@@ -99,8 +97,8 @@ START_TEST(a_token_opens_the_store)
     char *sent = malloc(size), *got;
     for (size_t i = 0; i < size; i++)
         sent[i] = (char)(i * 31 >> 7);
-    OK(ddp_store_set(one, "large", sent, size, SOON_MS, NULL, &why));
-    OK(ddp_store_get(two, "large", SOON_MS, (void **)&got, &len, NULL, &why));
+    OK(ddp_store_set(one, "large", sent, size, LONG_MS, NULL, &why));
+    OK(ddp_store_get(two, "large", LONG_MS, (void **)&got, &len, NULL, &why));
     ck_assert_uint_eq(len, size);
     ck_assert(memcmp(sent, got, size) == 0);
     ddp_store_free(got);
@@ -117,15 +115,15 @@ START_TEST(events_are_sealed_like_replies)
     int fd = secret_fd(&token, NULL);
     ddp_store *one = open_with((struct ddp_store_options){.token_fd = fd});
     ddp_store *two = open_with((struct ddp_store_options){.token_fd = fd});
-    OK(ddp_store_watch(one, "", DDP_STORE_WATCH_PREFIX, 0, SOON_MS, NULL, NULL, &why));
+    OK(ddp_store_watch(one, "", DDP_STORE_WATCH_PREFIX, 0, LONG_MS, NULL, NULL, &why));
     for (int i = 0; i < 20; i++) {
-        OK(ddp_store_set(two, "k", &i, sizeof i, SOON_MS, NULL, &why));
+        OK(ddp_store_set(two, "k", &i, sizeof i, LONG_MS, NULL, &why));
         if (i % 3 == 0)
             assert_alive(one);
     }
     for (int i = 0; i < 20;) {
         struct ddp_store_event *event;
-        OK(ddp_store_next_event(one, SOON_MS, &event, &why));
+        OK(ddp_store_next_event(one, LONG_MS, &event, &why));
         if (strcmp(event->key, "k") == 0)
             ck_assert_int_eq(memcmp(event->value, &(int){i++}, sizeof i), 0);
         ddp_store_free(event);
@@ -213,29 +211,29 @@ START_TEST(keys_take_their_role)
     int token_fd = secret_fd(&token, NULL), observer_fd = secret_fd(&token, &observer),
         worker_fd = secret_fd(&token, &worker);
     ddp_store *all = open_with((struct ddp_store_options){.token_fd = token_fd});
-    OK(ddp_store_set(all, "k", "v", 1, SOON_MS, NULL, &why));
+    OK(ddp_store_set(all, "k", "v", 1, LONG_MS, NULL, &why));
 
     ddp_store *reader = open_with((struct ddp_store_options){.token_fd = observer_fd});
     void *value;
     size_t len;
-    OK(ddp_store_get(reader, "k", SOON_MS, &value, &len, NULL, &why));
+    OK(ddp_store_get(reader, "k", LONG_MS, &value, &len, NULL, &why));
     ddp_store_free(value);
-    ck_assert_int_eq(ddp_store_set(reader, "k", "w", 1, SOON_MS, NULL, &why), DDP_E_DENIED);
+    ck_assert_int_eq(ddp_store_set(reader, "k", "w", 1, LONG_MS, NULL, &why), DDP_E_DENIED);
     ck_assert_ptr_nonnull(strstr(why.msg, "'observer' may not ask for 'set'"));
-    ck_assert_int_eq(ddp_store_barrier(reader, "b", 1, SOON_MS, &why), DDP_E_DENIED);
-    OK(ddp_store_get(reader, "k", SOON_MS, &value, &len, NULL, &why)); /* it lives on */
+    ck_assert_int_eq(ddp_store_barrier(reader, "b", 1, LONG_MS, &why), DDP_E_DENIED);
+    OK(ddp_store_get(reader, "k", LONG_MS, &value, &len, NULL, &why)); /* it lives on */
     ck_assert(len == 1 && memcmp(value, "v", 1) == 0);
     ddp_store_free(value);
 
     /* A worker's keys are those of its job, whatever they are called. */
     ddp_store *limited = open_with((struct ddp_store_options){.token_fd = worker_fd});
-    OK(ddp_store_set(limited, "g2/k", "w", 1, SOON_MS, NULL, &why));
-    ck_assert_int_eq(ddp_store_set(limited, "g3/k", "w", 1, SOON_MS, NULL, &why), DDP_E_DENIED);
+    OK(ddp_store_set(limited, "g2/k", "w", 1, LONG_MS, NULL, &why));
+    ck_assert_int_eq(ddp_store_set(limited, "g3/k", "w", 1, LONG_MS, NULL, &why), DDP_E_DENIED);
     ddp_store_close(limited);
-    OK(ddp_store_get(all, "k", SOON_MS, &value, &len, NULL, &why));
+    OK(ddp_store_get(all, "k", LONG_MS, &value, &len, NULL, &why));
     ck_assert(len == 1 && memcmp(value, "v", 1) == 0);
     ddp_store_free(value);
-    OK(ddp_store_delete(all, "job/j/g2/k", SOON_MS, &why));
+    OK(ddp_store_delete(all, "job/j/g2/k", LONG_MS, &why));
 
     /* The token can take the same role; its key cannot take another one. */
     limited = open_with((struct ddp_store_options){
@@ -282,7 +280,7 @@ START_TEST(a_worker_of_an_old_epoch_is_told)
     int worker_fd = secret_fd(&token, &worker), token_fd = secret_fd(&token, NULL);
     ddp_store *limited = open_with((struct ddp_store_options){.token_fd = worker_fd});
     ddp_store *all = open_with((struct ddp_store_options){.token_fd = token_fd});
-    OK(ddp_store_fence(all, "j", 3, SOON_MS, NULL, &why));
+    OK(ddp_store_fence(all, "j", 3, LONG_MS, NULL, &why));
     void *value;
     size_t len;
     ddp_status status;
@@ -423,8 +421,7 @@ START_TEST(half_a_handshake_ends_at_the_deadline)
     int fd = raw_connect(store_thread_port(server));
     raw_send(fd, ddpi_buf_head(&out), ddpi_buf_len(&out));
     raw_until_closed(fd);
-    uint64_t took_ms = raw_now_ms() - start_ms;
-    ck_assert(took_ms >= 250 && took_ms < 5000);
+    ck_assert_uint_ge(raw_now_ms() - start_ms, 250);
     close(fd);
     ddpi_buf_finish(&out);
 }

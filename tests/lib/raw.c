@@ -15,8 +15,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { DEADLINE_MS = 20000 };
-
 uint64_t raw_now_ms(void)
 {
     return ddpi_now_ms(&ddpi_clock_monotonic);
@@ -34,9 +32,9 @@ static void await(int fd, short events)
     struct pollfd poll_fd = {.fd = fd, .events = events};
     int ready;
     do
-        ready = poll(&poll_fd, 1, DEADLINE_MS);
+        ready = poll(&poll_fd, 1, -1);
     while (ready < 0 && errno == EINTR);
-    ck_assert_msg(ready == 1, "nothing happened within %d ms", DEADLINE_MS);
+    ck_assert_int_eq(ready, 1);
 }
 
 int raw_try_connect(uint16_t port)
@@ -109,16 +107,12 @@ void raw_receive(int fd, void *bytes, size_t len)
     }
 }
 
-uint64_t raw_until_closed(int fd)
+void raw_until_closed(int fd)
 {
-    uint64_t start_ms = raw_now_ms();
     char dropped[65536];
-    for (;;) {
+    do
         await(fd, POLLIN);
-        if (recv(fd, dropped, sizeof dropped, 0) <= 0)
-            return raw_now_ms() - start_ms;
-        ck_assert_uint_lt(raw_now_ms() - start_ms, DEADLINE_MS);
-    }
+    while (recv(fd, dropped, sizeof dropped, 0) > 0);
 }
 
 void raw_put_greeting(struct ddpi_buf *buf, uint32_t auth)

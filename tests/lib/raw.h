@@ -1,6 +1,5 @@
 /*
- * raw.h - a bare TCP connection for tests that say what no client library would. Every wait has a
- * deadline of ten seconds and fails the test when it passes.
+ * raw.h - a bare TCP connection for tests that say what no client library would.
  */
 #ifndef TESTS_RAW_H
 #define TESTS_RAW_H
@@ -19,8 +18,8 @@ int raw_accept(int listen_fd);
 void raw_send(int fd, const void *bytes, size_t len);
 /* Exactly @len bytes. */
 void raw_receive(int fd, void *bytes, size_t len);
-/* Drop what comes until the peer has closed; the milliseconds that took. */
-uint64_t raw_until_closed(int fd);
+/* Drop what comes until the peer has closed. */
+void raw_until_closed(int fd);
 
 /* The client's preamble and HELLO. */
 void raw_put_greeting(struct ddpi_buf *buf, uint32_t auth);

@@ -14,7 +14,7 @@
 
 /* LEASE_MS is for tests in which nothing but its end tells that a member is lost. The others have
  * LONG_LEASE_MS: whatever keeps them from running for a while does not end it. */
-enum { MEMBERS = 8, LEASE_MS = 5000, LONG_LEASE_MS = 600000, SOON_MS = 10000 };
+enum { MEMBERS = 8, LEASE_MS = 5000, LONG_LEASE_MS = 600000, LONG_MS = 60000 };
 
 struct node {
     ddp_round *round;

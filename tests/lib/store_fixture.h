@@ -9,8 +9,10 @@
 #include "store_thread.h"
 
 #include <ddprun/store.h>
+#include <poll.h>
 
-enum { SOON_MS = 20000 };
+/* For calls that are to succeed, and for waits that something else ends. */
+enum { LONG_MS = 60000 };
 
 /* The sentence of a call that should have succeeded. */
 extern _Thread_local struct ddp_error why;
@@ -36,7 +38,15 @@ ddp_store *open_mortal(void);
 
 /* A client that works all right proves that the server does. */
 void assert_alive(ddp_store *store);
+
+/* Look at the server's statistics until they are so, as in AWAIT_SERVER(now.waits == 1). */
+#define AWAIT_SERVER(condition)                                                   \
+    for (struct ddpi_server_stats now = store_thread_stats(server); !(condition); \
+         now = store_thread_stats(server))                                        \
+    poll(NULL, 0, 10)
+
 void await_connections(size_t wanted);
+void await_waits(size_t wanted);
 
 /* @tests, each with the fixture. */
 Suite *store_suite(const char *name, const TTest *const *tests, size_t count);
