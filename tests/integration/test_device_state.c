@@ -9,7 +9,7 @@
 #include <signal.h>
 #include <unistd.h>
 
-enum { RANKS = 3, VICTIM = 1, COUNT = 70001, SHRINK_MS = 20000 };
+enum { RANKS = 3, VICTIM = 1, COUNT = 70001, SHRINK_MS = 60000 };
 
 /* As cudaMemcpy() with cudaMemcpyDefault: the driver tells from the addresses. */
 static int copy_either_way(void *to, const void *from, size_t bytes, void *arg)

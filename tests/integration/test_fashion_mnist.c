@@ -216,11 +216,8 @@ END_TEST
 static void await_bytes(const char *path)
 {
     struct stat info;
-    uint64_t deadline = now_us() + 20 * 1000 * 1000;
-    while (stat(path, &info) != 0 || info.st_size == 0) {
-        ck_assert_msg(now_us() < deadline, "%s stays empty", path);
-        poll(NULL, 0, 5);
-    }
+    while (stat(path, &info) != 0 || info.st_size == 0)
+        poll(NULL, 0, 10);
 }
 
 START_TEST(a_lost_worker_is_reported_by_the_others)

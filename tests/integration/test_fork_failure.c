@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { COUNT = 50000, LONG_MS = 60 * 1000, SOON_US = 30 * 1000 * 1000, VICTIM = 1, DEEP = 4096 };
+enum { COUNT = 50000, LONG_MS = 60 * 1000, VICTIM = 1, DEEP = 4096 };
 
 static ddp_status receive(ddp_comm *comm, uint32_t from, struct ddp_error *error)
 {
@@ -124,7 +124,7 @@ static const struct {
 } moments[] = {{in_the_ring, 4}, {on_the_way_to_it, 1}, {in_a_message, 1}};
 enum { MOMENTS = sizeof moments / sizeof *moments };
 
-static void expect_death(const struct world *world, uint64_t since_us)
+static void expect_death(const struct world *world)
 {
     for (uint32_t rank = 0; rank < world->nranks; rank++) {
         const struct report *seen = &world->reports[rank];
@@ -134,7 +134,6 @@ static void expect_death(const struct world *world, uint64_t since_us)
                           strstr(seen->error.msg, "rank 1 (") != NULL,
                       "rank %u: %s: %s", rank, ddp_status_name(seen->status), seen->error.msg);
         ck_assert_msg(strstr(seen->error.msg, "has died") != NULL, "%s", seen->error.msg);
-        ck_assert_uint_lt(seen->at_us, since_us + SOON_US);
     }
 }
 
@@ -146,10 +145,9 @@ static void kill_with_child(bool tcp, uint32_t birth, size_t moment)
     world_start(&world, moments[moment].body);
     for (uint32_t rank = 0; rank < world.nranks; rank++) /* all have joined */
         world_await_steps(&world, rank, rank == VICTIM ? moments[moment].steps : 1);
-    uint64_t since = now_us();
     world_kill_rank(&world, VICTIM);
     world_join(&world);
-    expect_death(&world, since);
+    expect_death(&world);
     world_close(&world);
     close(test_ends[0]);
     close(test_ends[1]);

@@ -1,12 +1,12 @@
 /*
- * test_init_failure.c - ranks that die while they join: every survivor is told which one, at once,
+ * test_init_failure.c - ranks that die while they join: every survivor is told which one,
  * and meets the others by calling again; and nothing of it all is left in the store.
  *
  * The victim dies before one of its system calls on sockets, from the first one to the last: these
  * pass through functions of this file, which count. When the victim is dead another process takes
  * its place. A survivor that fails must name the victim; it calls again until all have met. Whether
  * a victim was seen by the others at all depends on how far it came: where it was not, nobody
- * fails. Time decides nothing: a survivor that waited for its deadline would outlast the test.
+ * fails. Time decides nothing: a survivor that waited for its deadline would be told of that.
  */
 #include "check_main.h"
 #include "parse.h"
@@ -158,7 +158,7 @@ static void expect_no_keys(const struct world *world)
 static void await_key(const struct world *world, bool there)
 {
     while (world_has_host(world) != there)
-        poll(NULL, 0, 1);
+        poll(NULL, 0, 10);
 }
 
 /* true: it was killed; false: it came to the end. */

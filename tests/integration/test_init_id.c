@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS = 4, LIMIT_MS = 20000, MISSING_MS = 5000 /* so late the others may be */ };
+enum { RANKS = 4, LONG_MS = 60000, MISSING_MS = 5000 /* so late the others may be */ };
 
 struct seat {
     struct ddp_unique_id id;
@@ -35,9 +35,9 @@ static ddp_status meet(struct seat *seat)
         .world_size = seat->nranks,
         .rank = seat->rank,
         .unique_id = &seat->id,
-        .timeout_ms = LIMIT_MS,
+        .timeout_ms = LONG_MS,
         .force_tcp = seat->tcp,
-        .init_timeout_ms = seat->init_timeout_ms > 0 ? seat->init_timeout_ms : LIMIT_MS};
+        .init_timeout_ms = seat->init_timeout_ms > 0 ? seat->init_timeout_ms : LONG_MS};
     ddp_comm *comm;
     uint32_t sum = seat->rank;
     ddp_status status = ddp_comm_init(&options, &comm, &seat->error);
@@ -231,7 +231,7 @@ static pid_t start_rank_0(struct ddp_unique_id *ret_id, bool joins)
     ck_assert_int_eq(pipe(fds), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        struct seat seat = {.id = make_id(), .nranks = RANKS, .init_timeout_ms = LIMIT_MS};
+        struct seat seat = {.id = make_id(), .nranks = RANKS, .init_timeout_ms = LONG_MS};
         CHECK(write(fds[1], &seat.id, sizeof seat.id) == sizeof seat.id);
         if (joins)
             (void)!meet(&seat);

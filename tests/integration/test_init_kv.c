@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS = 3, WORLDS = 3, LIMIT_MS = 20000 };
+enum { RANKS = 3, WORLDS = 3, LONG_MS = 60000 };
 
 struct seat {
     struct ddp_kv kv;
@@ -34,8 +34,8 @@ static ddp_status meet(struct seat *seat)
         .world_size = RANKS,
         .rank = seat->rank,
         .kv = &seat->kv,
-        .timeout_ms = LIMIT_MS,
-        .init_timeout_ms = seat->init_timeout_ms > 0 ? seat->init_timeout_ms : LIMIT_MS};
+        .timeout_ms = LONG_MS,
+        .init_timeout_ms = seat->init_timeout_ms > 0 ? seat->init_timeout_ms : LONG_MS};
     ddp_comm *comm;
     uint32_t sum = seat->rank;
     ddp_status status = ddp_comm_init(&options, &comm, &seat->error);
@@ -107,7 +107,7 @@ END_TEST
 static void await_key(struct world_kv *table)
 {
     while (!world_kv_has(table, "comm/world/host"))
-        poll(NULL, 0, 1);
+        poll(NULL, 0, 10);
 }
 
 /* As by a rank that meant the key of a dead rank 0: rank 0 makes it again. */
@@ -139,7 +139,7 @@ START_TEST(a_retry_on_the_same_store_works)
     for (int generation = 0; generation < 2; generation++) {
         pid_t pid = fork();
         if (pid == 0) {
-            seats[0].init_timeout_ms = killed ? LIMIT_MS : 100;
+            seats[0].init_timeout_ms = killed ? LONG_MS : 100;
             _exit(meet(&seats[0]) == DDP_E_TIMEOUT ? 0 : 1);
         }
         int status = 0;

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { RANKS = 3, NAMES = 3, LIMIT_MS = 30000 };
+enum { RANKS = 3, NAMES = 3, LONG_MS = 60000 };
 
 struct seat {
     const char *name;
@@ -30,8 +30,8 @@ static void *sit(void *arg)
                                              .name = seat->name,
                                              .world_size = RANKS,
                                              .rank = seat->rank,
-                                             .init_timeout_ms = LIMIT_MS,
-                                             .timeout_ms = LIMIT_MS};
+                                             .init_timeout_ms = LONG_MS,
+                                             .timeout_ms = LONG_MS};
     ddp_comm *comm;
     uint32_t sum = seat->rank;
     seat->status = ddp_comm_init(&options, &comm, &seat->error);

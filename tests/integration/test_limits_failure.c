@@ -219,7 +219,7 @@ static void one_is_cut_off(struct world *world, uint32_t rank, ddp_comm *comm)
         for (unsigned i = 0; i < DDPI_RING_EDGES; i++)
             cut(comm->edges.ring[i]->control.fd);
         while (atomic_load(world->counter) < world->nranks - 1)
-            poll(NULL, 0, 1);
+            poll(NULL, 0, 10);
         return;
     }
     if (status == DDP_OK)

@@ -102,7 +102,7 @@ static void ask_who_has_left(struct world *world, uint32_t rank, ddp_comm *comm)
         return;
     }
     while (atomic_load(world->counter) == 0)
-        poll(NULL, 0, 1);
+        poll(NULL, 0, 10);
     uint32_t other = (rank + 2) % world->nranks;
     ddp_status status = ddp_recv(comm, &value, 1, DDP_FLOAT32, other, NULL, &error);
     world_report(world, rank, status, &error);

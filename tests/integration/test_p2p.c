@@ -134,7 +134,7 @@ static void send_and_leave(struct world *world, uint32_t rank, ddp_comm *comm)
         return;
     recv_one(comm, 0, 1);
     while (atomic_load(world->counter) == 0)
-        poll(NULL, 0, 1);
+        poll(NULL, 0, 10);
     recv_one(comm, 0, 10 * 1000);
 }
 

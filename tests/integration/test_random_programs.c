@@ -307,7 +307,6 @@ START_TEST(processes_compute_what_programs_say)
     uint32_t turn = (uint32_t)((seed - 1) % BATCHES);
     struct world world = {.nranks = 2 + turn % 4,
                           .tcp = turn % 2 == 1,
-                          .timeout_ms = 30000,
                           .algorithm = algorithms[turn % 3],
                           .stage = (uint32_t)_i};
     world_open(&world);

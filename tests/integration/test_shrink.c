@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RANKS = 4, SHRINK_MS = 20000, MISSING_MS = 5000 /* so late the others may be */ };
+enum { RANKS = 4, SHRINK_MS = 60000, MISSING_MS = 5000 /* so late the others may be */ };
 
 /* The ranks of @comm are those of the old world that are in @alive, a bit for each. */
 static void check_survivors(ddp_comm *comm, uint32_t old_rank, uint32_t alive)
@@ -128,7 +128,7 @@ static void lose_the_leader(struct world *world, uint32_t rank, ddp_comm *comm)
         continue;
     world_step(world, rank);
     while (rank == 3 && atomic_load(world->counter) == 0)
-        poll(NULL, 0, 1);
+        poll(NULL, 0, 10);
     CHECK_OK(ddp_comm_shrink(comm, NULL, 0, 0, SHRINK_MS, &rest, err));
     check_survivors(rest, rank, 1U << 2 | 1U << 3);
     ddp_comm_destroy(rest);
@@ -212,7 +212,7 @@ static void stay_away(struct world *world, uint32_t rank, ddp_comm *comm)
         world_step(world, late);
     }
     while (rank == late && atomic_load(&world->reports[late].steps) < RANKS - 1)
-        poll(NULL, 0, 1);
+        poll(NULL, 0, 10);
     CHECK_OK(ddp_barrier(comm, NULL, err));
     CHECK_OK(ddp_comm_shrink(comm, NULL, 0, 0, SHRINK_MS, &rest, err)); /* once more */
     check_survivors(rest, rank, (1U << RANKS) - 1);

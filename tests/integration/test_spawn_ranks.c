@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { RANKS = 4, LIMIT_MS = 60000, GRACE_MS = 300 };
+enum { RANKS = 4, LONG_MS = 60000, GRACE_MS = 300 };
 
 static const struct ddp_spawn_options brisk = {.size = sizeof brisk, .grace_ms = GRACE_MS};
 
@@ -39,7 +39,7 @@ static struct plan plan_of(uint32_t culprit, int what)
 static void await_ready(const struct plan *plan, uint32_t count)
 {
     while (atomic_load(plan->ready) < count)
-        poll(NULL, 0, 1);
+        poll(NULL, 0, 10);
 }
 
 static ddp_spawned *start(ddp_rank_function *function, struct plan *plan,
@@ -95,7 +95,7 @@ START_TEST(ranks_meet)
     for (int i = 0; i < 2; i++)
         CHECK_OK(ddp_spawn(add_up, NULL, sizes[_i], NULL, &ranks[i], err));
     for (int i = 0; i < 2; i++) {
-        CHECK_OK(ddp_spawn_join(ranks[i], LIMIT_MS, &failure, err));
+        CHECK_OK(ddp_spawn_join(ranks[i], LONG_MS, &failure, err));
         CHECK_OK(ddp_spawn_join(ranks[i], 0, NULL, err)); /* again */
         ddp_spawn_destroy(ranks[i]);
     }
@@ -119,7 +119,7 @@ START_TEST(stdio_is_flushed_once)
     ddp_spawned *ranks;
     fprintf(file, "x");
     CHECK_OK(ddp_spawn(print_rank, file, 1, NULL, &ranks, err));
-    CHECK_OK(ddp_spawn_join(ranks, LIMIT_MS, NULL, err));
+    CHECK_OK(ddp_spawn_join(ranks, LONG_MS, NULL, err));
     ddp_spawn_destroy(ranks);
     rewind(file);
     ck_assert_ptr_nonnull(fgets(text, sizeof text, file));
@@ -195,7 +195,7 @@ START_TEST(the_rank_that_failed_first_is_named)
     unsigned before = open_descriptors();
     ddp_spawned *ranks = start(fail_in_training, &plan, NULL);
     read_pids(ranks, pids);
-    ck_assert_int_eq(ddp_spawn_join(ranks, LIMIT_MS, &failure, &first), DDP_E_PEER_DEAD);
+    ck_assert_int_eq(ddp_spawn_join(ranks, LONG_MS, &failure, &first), DDP_E_PEER_DEAD);
     expect_gone(pids);
     snprintf(name, sizeof name, "rank %u (pid %d) ", plan.culprit, pids[plan.culprit]);
     ck_assert_msg(strncmp(first.msg, name, strlen(name)) == 0, "%s", first.msg);
@@ -222,7 +222,7 @@ START_TEST(a_rank_that_never_joins_is_named)
     struct ddp_spawn_failure failure = {.size = sizeof failure};
     struct ddp_error error;
     ddp_spawned *ranks = start(fail_before_init, &plan, NULL);
-    ck_assert_int_eq(ddp_spawn_join(ranks, LIMIT_MS, &failure, &error), DDP_E_PEER_DEAD);
+    ck_assert_int_eq(ddp_spawn_join(ranks, LONG_MS, &failure, &error), DDP_E_PEER_DEAD);
     ck_assert_uint_eq(failure.rank, plan.culprit);
     expect_way(plan.what, &failure, error.msg);
     ddp_spawn_destroy(ranks);
@@ -274,7 +274,7 @@ START_TEST(a_handler_stays_with_the_program)
     for (int i = 0; i < 50 / WORLD_STRIDE; i++) {
         ddp_spawned *ranks = start(fail_at_once, &plan, NULL);
         if (i % 2 == 0)
-            ck_assert_int_eq(ddp_spawn_join(ranks, LIMIT_MS, NULL, NULL), DDP_E_PEER_DEAD);
+            ck_assert_int_eq(ddp_spawn_join(ranks, LONG_MS, NULL, NULL), DDP_E_PEER_DEAD);
         ddp_spawn_destroy(ranks);
     }
 }
@@ -288,7 +288,7 @@ START_TEST(the_others_are_ended)
     int pids[RANKS];
     ddp_spawned *ranks = start(hang, &plan, &brisk);
     read_pids(ranks, pids);
-    ck_assert_int_eq(ddp_spawn_join(ranks, LIMIT_MS, &failure, &error), DDP_E_PEER_DEAD);
+    ck_assert_int_eq(ddp_spawn_join(ranks, LONG_MS, &failure, &error), DDP_E_PEER_DEAD);
     ck_assert_uint_eq(failure.rank, 1);
     expect_gone(pids);
     ddp_spawn_destroy(ranks);
@@ -364,17 +364,17 @@ START_TEST(bad_arguments_are_refused)
     ck_assert_int_eq(ddp_spawn(add_up, NULL, 1, &small, &ranks, &error), DDP_E_INVALID);
     ck_assert_ptr_null(ranks);
     CHECK_OK(ddp_spawn(add_up, NULL, 2, NULL, &ranks, err));
-    ck_assert_int_eq(ddp_spawn_join(ranks, LIMIT_MS, &unset, &error), DDP_E_INVALID);
+    ck_assert_int_eq(ddp_spawn_join(ranks, LONG_MS, &unset, &error), DDP_E_INVALID);
     pid_t pid = fork();
     if (pid == 0) { /* the ranks are no children of this one */
-        bool refused = ddp_spawn_join(ranks, LIMIT_MS, NULL, &error) == DDP_E_INVALID;
+        bool refused = ddp_spawn_join(ranks, LONG_MS, NULL, &error) == DDP_E_INVALID;
         ddp_spawn_destroy(ranks);
         _exit(refused ? 0 : 1);
     }
     int status;
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     ck_assert_int_eq(status, 0);
-    CHECK_OK(ddp_spawn_join(ranks, LIMIT_MS, NULL, err));
+    CHECK_OK(ddp_spawn_join(ranks, LONG_MS, NULL, err));
     ddp_spawn_destroy(ranks);
     ddp_spawn_destroy(NULL);
 }
@@ -413,10 +413,10 @@ START_TEST(a_program_that_ignores_its_children)
     struct ddp_error error;
     signal(SIGCHLD, SIG_IGN);
     ddp_spawned *ranks = start(add_up, NULL, NULL);
-    CHECK_OK(ddp_spawn_join(ranks, LIMIT_MS, NULL, err));
+    CHECK_OK(ddp_spawn_join(ranks, LONG_MS, NULL, err));
     ddp_spawn_destroy(ranks);
     ranks = start(fail_in_training, &plan, NULL);
-    ck_assert_int_eq(ddp_spawn_join(ranks, LIMIT_MS, &failure, &error), DDP_E_PEER_DEAD);
+    ck_assert_int_eq(ddp_spawn_join(ranks, LONG_MS, &failure, &error), DDP_E_PEER_DEAD);
     ck_assert(failure.rank == 1 && failure.status == DDP_E_TYPE && failure.exit_code == -1);
     ck_assert_msg(strstr(error.msg, "the data is corrupt") != NULL, "%s", error.msg);
     ddp_spawn_destroy(ranks);

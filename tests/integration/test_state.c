@@ -24,7 +24,7 @@ enum {
     FIRST_SYNC_EVENTS = 5, /* until another rank is known to have its weights */
     NEVER = 1000,
     BALLAST_BYTES = 8 << 20,
-    RECOVER_MS = 20000,
+    RECOVER_MS = 60000,
     MISSING_MS = 5000 /* where one rank does not come: so late the others may be */
 };
 

@@ -191,7 +191,7 @@ static void drain(struct ddpi_server *at, void *ctx)
 static void await_drained(void)
 {
     while (drained == 0)
-        poll(NULL, 0, 1);
+        poll(NULL, 0, 10);
     ck_assert_uint_eq(store_thread_stats(server).waits, 0);
     ck_assert_int_eq(drained, 1);
 }

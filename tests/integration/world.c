@@ -21,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { AWAIT_US = 60 * 1000 * 1000 };
+enum { LONG_MS = 60 * 1000 };
 
 uint64_t now_us(void)
 {
@@ -243,8 +243,8 @@ struct ddp_comm_options world_options(const struct world *world, uint32_t rank)
         .name = world->name,
         .world_size = world->nranks,
         .rank = rank,
-        .init_timeout_ms = world->init_timeout_ms != 0 ? world->init_timeout_ms : 20000,
-        .timeout_ms = world->timeout_ms != 0 ? world->timeout_ms : 20000,
+        .init_timeout_ms = world->init_timeout_ms != 0 ? world->init_timeout_ms : LONG_MS,
+        .timeout_ms = world->timeout_ms != 0 ? world->timeout_ms : LONG_MS,
         .force_tcp = world->tcp,
         .algorithm = world->algorithm,
     };
@@ -317,31 +317,37 @@ void world_run(struct world *world, rank_body *body)
     world_join(world);
 }
 
+/* Whether @rank, if this process has started it, has ended; whoever waits for it may still do so.
+ */
+static bool has_ended(const struct world *world, uint32_t rank)
+{
+    siginfo_t end = {0};
+    pid_t pid = world->pids[rank];
+    return pid != 0 && waitid(P_PID, (id_t)pid, &end, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           end.si_pid == pid;
+}
+
+/* What a rank does before it ends is seen, as the condition is looked at once more. */
+#define AWAIT_RANK(condition, world, rank, lacks)                                       \
+    for (bool ended = false; !(condition); ended = has_ended(world, rank)) {            \
+        ck_assert_msg(!ended, "rank %u has ended, but has not " lacks, (unsigned)rank); \
+        poll(NULL, 0, 5);                                                               \
+    }
+
 void world_await_joined(struct world *world)
 {
-    uint64_t deadline = now_us() + AWAIT_US;
     for (uint32_t rank = 0; rank < world->nranks; rank++)
-        while (!atomic_load(&world->reports[rank].joined)) {
-            ck_assert_msg(now_us() < deadline, "rank %u does not join", rank);
-            poll(NULL, 0, 1);
-        }
+        AWAIT_RANK(atomic_load(&world->reports[rank].joined), world, rank, "joined");
 }
 
 void world_await_steps(struct world *world, uint32_t rank, uint32_t steps)
 {
-    uint64_t deadline = now_us() + AWAIT_US;
-    while (atomic_load(&world->reports[rank].steps) < steps) {
-        ck_assert_msg(now_us() < deadline, "rank %u does not get on", rank);
-        poll(NULL, 0, 1);
-    }
+    AWAIT_RANK(atomic_load(&world->reports[rank].steps) >= steps, world, rank, "got on");
 }
 
 void world_await_failures(struct world *world, uint32_t victim)
 {
-    uint64_t deadline = now_us() + AWAIT_US;
     for (uint32_t rank = 0; rank < world->nranks; rank++)
-        while (rank != victim && atomic_load(&world->reports[rank].at_us) == 0) {
-            ck_assert_msg(now_us() < deadline, "rank %u has not failed", rank);
-            poll(NULL, 0, 1);
-        }
+        AWAIT_RANK(rank == victim || atomic_load(&world->reports[rank].at_us) != 0, world, rank,
+                   "failed");
 }

@@ -49,8 +49,8 @@ enum world_way {
 struct world {
     uint32_t nranks;
     bool tcp;
-    uint32_t timeout_ms;      /* 0 = 20 s */
-    uint32_t init_timeout_ms; /* 0 = 20 s */
+    uint32_t timeout_ms;      /* 0 = a minute */
+    uint32_t init_timeout_ms; /* 0 = a minute */
     ddp_algorithm algorithm;
     const char *hosts; /* a letter for each rank: only those with the same one share memory; NULL:
                           all do */
@@ -105,7 +105,7 @@ void world_kill_rank(struct world *world, uint32_t rank);
 void world_await_joined(struct world *world);
 
 /* Wait until @rank has reported @steps, or until all but @victim have reported when they failed;
- * the test fails after a minute. */
+ * the test fails if a rank ends before that. */
 void world_await_steps(struct world *world, uint32_t rank, uint32_t steps);
 void world_await_failures(struct world *world, uint32_t victim);
 

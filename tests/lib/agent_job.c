@@ -70,8 +70,8 @@ void agent_job_configure(uint32_t nproc, const char *script)
         .store_prefix = "",
         .line_template = "[${rank}]:",
         .nproc = nproc,
-        .shutdown_timeout_ms = 15000,
-        .failure_timeout_ms = 15000,
+        .shutdown_timeout_ms = 60000,
+        .failure_timeout_ms = 60000,
         .streams = job.streams,
         .ending_signals_text = "SIGTERM",
     };

@@ -10,12 +10,11 @@
 #include <poll.h>
 #include <unistd.h>
 
-enum { DEADLINE_MS = 40000, LOOK_AGAIN_MS = 5 };
+enum { LOOK_AGAIN_MS = 10 };
 
 static void on_tick(uv_timer_t *timer)
 {
-    unsigned *ticks = timer->data;
-    ++*ticks;
+    (void)timer;
 }
 
 static void on_closed(uv_handle_t *handle)
@@ -28,16 +27,11 @@ static void on_closed(uv_handle_t *handle)
 void looptest_run_until(uv_loop_t *loop, bool (*done)(void *ctx), void *ctx)
 {
     static uv_timer_t timer; /* outlives a test that fails in here */
-    unsigned ticks = 0;
     bool closed = false;
     ck_assert_int_eq(uv_timer_init(loop, &timer), 0);
-    timer.data = &ticks;
     ck_assert_int_eq(uv_timer_start(&timer, on_tick, LOOK_AGAIN_MS, LOOK_AGAIN_MS), 0);
-    while (!done(ctx)) {
-        ck_assert_msg(ticks < DEADLINE_MS / LOOK_AGAIN_MS, "nothing happened within %d ms",
-                      DEADLINE_MS);
+    while (!done(ctx))
         uv_run(loop, UV_RUN_ONCE);
-    }
     timer.data = &closed;
     uv_close((uv_handle_t *)&timer, on_closed);
     while (!closed)
@@ -72,10 +66,8 @@ static int count_entries(const char *folder)
 void looptest_await_threads(void)
 {
     enum { ONE = 3 }; /* with "." and ".." */
-    for (int waited_ms = 0; count_entries("/proc/self/task") > ONE; waited_ms++) {
-        ck_assert_msg(waited_ms < DEADLINE_MS, "a thread is still there after %d ms", DEADLINE_MS);
+    while (count_entries("/proc/self/task") > ONE)
         poll(NULL, 0, 1);
-    }
 }
 
 int looptest_open_fds(void)

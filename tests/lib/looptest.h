@@ -1,5 +1,5 @@
 /*
- * looptest.h - what tests on a libuv loop share: waiting with a deadline, a close that must leave
+ * looptest.h - what tests on a libuv loop share: waiting, a close that must leave
  * nothing, descriptors counted, and stdout or stderr replaced by a pipe.
  */
 #ifndef TESTS_LOOPTEST_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <uv.h>
 
-/* Turn @loop until @done says so. Fails the test when that takes far too long. */
+/* Turn @loop until @done says so. */
 void looptest_run_until(uv_loop_t *loop, bool (*done)(void *ctx), void *ctx);
 
 /* Turn @loop until every handle is closed, and close it. A handle left open fails the test. */

@@ -24,8 +24,6 @@
 #include <termios.h>
 #include <unistd.h>
 
-enum { DEADLINE_MS = 20000 };
-
 static struct guard_farewell farewell;
 static int said[2]; /* from agent and orphans to the test; end-of-file: they have ended */
 
@@ -60,7 +58,7 @@ static pid_t start_guard(void (*agent)(const struct guard_agent *self))
 static void exits_with(pid_t guard, int code)
 {
     int status;
-    ck_assert_int_eq(waitpid(guard, &status, 0), guard); /* Check's timeout is the deadline */
+    ck_assert_int_eq(waitpid(guard, &status, 0), guard);
     ck_assert(WIFEXITED(status));
     ck_assert_int_eq(WEXITSTATUS(status), code);
 }
@@ -75,7 +73,7 @@ static char hear(void)
 {
     struct pollfd pollfd = {.fd = said[0], .events = POLLIN};
     char what = '-';
-    ck_assert_int_eq(poll(&pollfd, 1, DEADLINE_MS), 1);
+    ck_assert_int_eq(poll(&pollfd, 1, -1), 1);
     return read(said[0], &what, 1) == 1 ? what : '.';
 }
 
@@ -182,14 +180,14 @@ static void await_stopped(pid_t pid)
 {
     char path[32], line[512], state = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    for (int waited_ms = 0; state != 'T'; waited_ms++) {
-        ck_assert_msg(waited_ms < DEADLINE_MS, "the agent does not stop");
+    while (state != 'T') {
+        ck_assert_msg(state != 'Z', "the agent has ended");
         FILE *file = fopen(path, "r");
         ck_assert_ptr_nonnull(file);
         ck_assert_ptr_nonnull(fgets(line, sizeof line, file));
         fclose(file);
         state = strrchr(line, ')')[2];
-        poll(NULL, 0, 1);
+        poll(NULL, 0, 10);
     }
 }
 
@@ -257,7 +255,7 @@ START_TEST(the_connection_ends_after_all_else)
     pid_t guard = start_guard(hand_over_and_die);
     close(link_ends[0]);
     char byte;
-    ck_assert_int_eq(read(link_ends[1], &byte, 1), 0); /* Check's timeout is the deadline */
+    ck_assert_int_eq(read(link_ends[1], &byte, 1), 0);
     struct pollfd orphan = {.fd = said[0], .events = 0};
     ck_assert_int_eq(poll(&orphan, 1, 0), 1); /* the orphan ended first */
     ck_assert_int_ne(orphan.revents & POLLHUP, 0);
@@ -350,7 +348,7 @@ START_TEST(workers_of_a_stopped_agent_are_ended_in_time)
             ends[workers++] = (struct pollfd){(int)syscall(SYS_pidfd_open, pid, 0), POLLIN, 0};
     }
     for (unsigned i = 0; i < workers; i++) {
-        ck_assert_int_eq(poll(&ends[i], 1, DEADLINE_MS), 1);
+        ck_assert_int_eq(poll(&ends[i], 1, -1), 1);
         close(ends[i].fd);
     }
     await_stopped(agent);
@@ -393,9 +391,7 @@ START_TEST(a_worker_without_its_first_thread_is_ended_in_time)
         ck_assert_int_eq(read(said[0], &pids[i], sizeof pids[i]), sizeof pids[i]);
     pid_t agent = pids[0] < 0 ? -pids[0] : -pids[1], worker = pids[0] < 0 ? pids[1] : pids[0];
     struct pollfd end = {(int)syscall(SYS_pidfd_open, worker, 0), POLLIN, 0};
-    int ended = poll(&end, 1, DEADLINE_MS);
-    kill(worker, SIGKILL);
-    ck_assert_int_eq(ended, 1);
+    ck_assert_int_eq(poll(&end, 1, -1), 1);
     await_stopped(agent);
     ck_assert_int_eq(kill(agent, SIGCONT), 0);
     exits_with(guard, 5);
@@ -479,14 +475,14 @@ static void put_it_off(const struct guard_agent *self)
         for (;;)
             pause();
     }
-    enum { STALL_MS = 2500 }; /* this process may be delayed for that long */
-    uint64_t begin = ddpi_now_ms(&ddpi_clock_monotonic), now = begin;
-    for (; now < begin + STALL_MS + 500; now = ddpi_now_ms(&ddpi_clock_monotonic)) {
-        guard_set_fence(self, now + STALL_MS);
-        poll(NULL, 0, 1);
-    }
+    enum { NEAR_MS = 2000, FAR_MS = 600000 }; /* this process may be delayed for NEAR_MS */
+    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    guard_set_fence(self, now + NEAR_MS);
+    guard_set_fence(self, now + FAR_MS);
+    poll(NULL, 0, NEAR_MS + 100);
+    guard_set_fence(self, ddpi_now_ms(&ddpi_clock_monotonic) + NEAR_MS);
     guard_set_fence(self, 0);
-    poll(NULL, 0, STALL_MS + 100);
+    poll(NULL, 0, NEAR_MS + 100);
     _exit(waitpid(-1, NULL, WNOHANG) == 0 ? 6 : 7);
 }
 

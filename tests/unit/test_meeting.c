@@ -17,7 +17,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { SHM, TCP, SOCKETS, TRANSPORTS, TURNS = 20000 /* of a millisecond or less */ };
+enum { SHM, TCP, SOCKETS, TRANSPORTS };
 
 static struct ddpi_rank_key key;
 static struct ddpi_meeting ranks[2];
@@ -71,7 +71,7 @@ static int connect_to(const struct ddpi_meeting *meeting, int transport)
     int error = transport == SHM ? ddpi_begin_local(meeting->card.local, &fd)
                                  : ddpi_begin_tcp(&meeting->card.tcp, &fd);
     ck_assert(error == 0 || error == EINPROGRESS);
-    ck_assert_int_eq(poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, TURNS), 1);
+    ck_assert_int_eq(poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1), 1);
     return fd;
 }
 
@@ -107,7 +107,7 @@ static void ask(uint32_t rank, enum ddpi_link link)
 static void be_patient(int turn)
 {
     if (turn > 50)
-        poll(NULL, 0, 1);
+        poll(NULL, 0, turn > 500 ? 10 : 1);
 }
 
 /* Until rank 0 has challenged @greeting and has what it answers; the edge that came of it, if any.
@@ -117,7 +117,6 @@ static struct ddpi_arrival prove_by_hand(struct ddpi_greeting *greeting)
     struct ddpi_arrival arrival = {0};
     enum ddpi_greeting_news news;
     for (int turn = 0; (news = ddpi_greeting_read(greeting)) == DDPI_GREETING_MORE; turn++) {
-        ck_assert_int_lt(turn, TURNS);
         ck_assert_ptr_null(advance(0).edge);
         be_patient(turn);
     }
@@ -125,7 +124,6 @@ static struct ddpi_arrival prove_by_hand(struct ddpi_greeting *greeting)
     ck_assert(ddpi_greeting_is_proven(greeting));
     ck_assert_int_eq(ddpi_greeting_reply(greeting, NULL, 0, NULL), DDP_OK);
     for (int turn = 0; ranks[0].stranger_count > 0; turn++) {
-        ck_assert_int_lt(turn, TURNS);
         arrival = advance(0);
         be_patient(turn);
     }
@@ -137,7 +135,6 @@ static void expect_sent_away(struct ddpi_greeting *greeting)
 {
     enum ddpi_greeting_news news;
     for (int turn = 0; (news = ddpi_greeting_read(greeting)) == DDPI_GREETING_MORE; turn++) {
-        ck_assert_int_lt(turn, TURNS);
         ck_assert_ptr_null(advance(0).edge);
         be_patient(turn);
     }
@@ -149,13 +146,12 @@ static void expect_sent_away(struct ddpi_greeting *greeting)
 /* Until both have one; each may have more to do after it. */
 static void meet(struct ddpi_arrival arrivals[2])
 {
-    for (int turn = 0; turn < TURNS && (!arrivals[0].edge || !arrivals[1].edge); turn++) {
+    for (int turn = 0; !arrivals[0].edge || !arrivals[1].edge; turn++) {
         for (uint32_t rank = 0; rank < 2; rank++)
             if (arrivals[rank].edge == NULL)
                 arrivals[rank] = advance(rank);
         be_patient(turn);
     }
-    ck_assert(arrivals[0].edge != NULL && arrivals[1].edge != NULL);
 }
 
 static void try_and_close(struct ddpi_arrival arrivals[2])
@@ -165,7 +161,7 @@ static void try_and_close(struct ddpi_arrival arrivals[2])
         char text[8] = "";
         ck_assert_uint_eq(from->peer, 1 - rank);
         ck_assert_uint_eq(from->ops->send(from, "hello", 5), 5);
-        for (int turn = 0; turn < TURNS && to->ops->recv(to, text, 5) == 0; turn++)
+        while (to->ops->recv(to, text, 5) == 0)
             poll(NULL, 0, 1);
         ck_assert_str_eq(text, "hello");
     }
@@ -243,7 +239,6 @@ START_TEST(who_leaves_in_the_middle_of_an_attempt_says_so)
     open_ranks(_i);
     ask(0, DDPI_LINK_PEER);
     for (int turn = 0; arrival.edge == NULL; turn++) {
-        ck_assert_int_lt(turn, TURNS);
         if (!has_said_all(&ranks[0].attempt))
             ck_assert_int_eq(ddpi_attempt_push(&ranks[0], &none, NULL), DDP_OK);
         arrival = advance(1);
@@ -254,7 +249,6 @@ START_TEST(who_leaves_in_the_middle_of_an_attempt_says_so)
     ddpi_meeting_finish(&ranks[0]);
     struct ddpi_control *control = &arrival.edge->control;
     for (int turn = 0; ddpi_control_read(control, &memo) != DDPI_CONTROL_MEMO; turn++) {
-        ck_assert_int_lt(turn, TURNS);
         be_patient(turn);
     }
     ck_assert_int_eq((int)memo.notice, DDPI_NOTICE_LEFT);
@@ -271,7 +265,7 @@ START_TEST(a_ring_of_two_has_two_edges)
     ask(0, DDPI_LINK_RING);
     ask(1, DDPI_LINK_RING);
     int edges = 0;
-    for (int turn = 0; turn < 1000 || (turn < TURNS && edges < 4); turn++) {
+    for (int turn = 0; turn < 1000 || edges < 4; turn++) {
         for (uint32_t rank = 0; rank < 2; rank++) {
             struct ddpi_arrival arrival = advance(rank);
             if (arrival.edge == NULL)
@@ -325,7 +319,6 @@ START_TEST(one_edge_of_a_ring_of_two_leaves_the_other_alone)
     prove_by_hand(&halves[0]);
     ask(0, DDPI_LINK_RING);
     for (int turn = 0; arrival.edge == NULL; turn++) {
-        ck_assert_int_lt(turn, TURNS);
         ignored = advance(1);
         if (ignored.edge != NULL)
             ddpi_edge_destroy(ignored.edge);
@@ -340,7 +333,7 @@ START_TEST(one_edge_of_a_ring_of_two_leaves_the_other_alone)
     ck_assert_uint_eq(count_visitors(&ranks[0]), 1);
     halves[1] = greet_by_hand(TCP, data, &key);
     arrival = prove_by_hand(&halves[1]);
-    for (int turn = 0; arrival.edge == NULL && turn < TURNS; turn++) {
+    for (int turn = 0; arrival.edge == NULL; turn++) {
         be_patient(turn);
         arrival = advance(0);
     }
@@ -358,13 +351,11 @@ START_TEST(an_attempt_sees_that_its_peer_is_gone)
     open_ranks(_i % TRANSPORTS);
     ask(0, DDPI_LINK_PEER);
     for (int turn = 0; in_line && ranks[0].attempt.stage != DDPI_ATTEMPT_ANSWER; turn++) {
-        ck_assert_int_lt(turn, TURNS);
         ck_assert_ptr_null(advance(0).edge);
         be_patient(turn);
     }
     ddpi_meeting_finish(&ranks[1]);
     for (int turn = 0; ranks[0].attempt.stage != DDPI_ATTEMPT_GONE; turn++) {
-        ck_assert_int_lt(turn, TURNS);
         ck_assert_ptr_null(advance(0).edge);
         be_patient(turn);
     }
@@ -385,7 +376,6 @@ START_TEST(a_peer_that_asked_too_is_gone)
         ck_assert_int_eq(ddpi_attempt_push(&ranks[rank], &none, NULL), DDP_OK);
     ddpi_meeting_finish(&ranks[0]);
     for (int turn = 0; ranks[1].attempt.stage != DDPI_ATTEMPT_GONE; turn++) {
-        ck_assert_int_lt(turn, TURNS);
         ck_assert_ptr_null(advance(1).edge);
         be_patient(turn);
     }
@@ -442,7 +432,6 @@ START_TEST(who_joins_is_let_in_while_rank_0_gathers)
     ddpi_control_send(&arrivals[1].edge->control, &memo);
     for (int turn = 0; ddpi_control_read(&arrivals[0].edge->control, &memo) != DDPI_CONTROL_MEMO;
          turn++) {
-        ck_assert_int_lt(turn, TURNS);
         be_patient(turn);
     }
     ck_assert_uint_eq(memo.notice, DDPI_NOTICE_STANDS);
@@ -474,7 +463,6 @@ START_TEST(who_proves_nothing_is_turned_away)
     for (int turn = 0; turn < 2; turn++) {
         struct ddpi_greeting greeting = greet_by_hand(_i, hello, turn == 0 ? &other : &key);
         for (int n = 0; ddpi_greeting_read(&greeting) == DDPI_GREETING_MORE; n++) {
-            ck_assert_int_lt(n, TURNS);
             ck_assert_ptr_null(advance(0).edge);
             be_patient(n);
         }
@@ -510,7 +498,6 @@ START_TEST(who_has_another_key_is_told_so)
                             ddpi_meeting_slot(&ranks[how == 1 ? 1 : 0], how == 1 ? 0 : 1)));
     ask(1, DDPI_LINK_PEER);
     for (int turn = 0; ddpi_meeting_advance(&ranks[1], &arrival, &error) == DDP_OK; turn++) {
-        ck_assert_int_lt(turn, TURNS);
         ck_assert_ptr_null(advance(0).edge);
         be_patient(turn);
     }
@@ -561,7 +548,6 @@ START_TEST(a_rank_without_descriptors_goes_on)
     while (count < 1024 && (ballast[count] = dup(spare)) >= 0)
         count++;
     for (int turn = 0; ranks[0].paused_until_ms == 0; turn++) {
-        ck_assert_int_lt(turn, TURNS);
         ck_assert_ptr_null(advance(0).edge);
         be_patient(turn);
     }
@@ -614,7 +600,7 @@ START_TEST(what_a_stranger_leaves_behind_is_closed_elsewhere)
     int listener, sender;
     ck_assert_int_eq(ddpi_listen_tcp(&address, &listener, NULL), DDP_OK);
     ck_assert_int_eq(ddpi_begin_tcp(&address, &sender), EINPROGRESS);
-    ck_assert_int_eq(poll(&(struct pollfd){.fd = sender, .events = POLLOUT}, 1, TURNS), 1);
+    ck_assert_int_eq(poll(&(struct pollfd){.fd = sender, .events = POLLOUT}, 1, -1), 1);
     static char noise[1 << 16];
     while (send(sender, noise, sizeof noise, MSG_DONTWAIT) > 0)
         ;

@@ -44,11 +44,11 @@ static struct peer peer_start(bool keep)
     }
     close(ends[0]);
     struct pollfd pollfd = {.fd = listener, .events = POLLIN};
-    ck_assert_int_eq(poll(&pollfd, 1, 20000), 1);
+    ck_assert_int_eq(poll(&pollfd, 1, -1), 1);
     peer.fd = ddpi_accept(listener);
     ck_assert_int_ge(peer.fd, 0);
     pollfd.fd = peer.fd;
-    ck_assert_int_eq(poll(&pollfd, 1, 20000), 1);
+    ck_assert_int_eq(poll(&pollfd, 1, -1), 1);
     ck_assert_int_eq(read(peer.fd, name, 1), 1);
     close(listener);
     return peer;
@@ -58,7 +58,7 @@ static void await_end(const struct ddpi_process *process)
 {
     struct pollfd pollfd = {.fd = process->pidfd, .events = POLLIN};
     ck_assert_int_ge(process->pidfd, 0);
-    ck_assert_int_eq(poll(&pollfd, 1, 20000), 1);
+    ck_assert_int_eq(poll(&pollfd, 1, -1), 1);
 }
 
 START_TEST(a_process_is_known_by_its_socket)
@@ -259,7 +259,7 @@ START_TEST(one_that_gets_no_answer_is_asked_again)
         door_open(&door);
         ck_assert_int_eq(listen(door.listener, 0), 0); /* room for one */
         ddpi_begin_tcp(&door.address, &first.fd);
-        ck_assert_int_eq(poll(&first, 1, 20000), 1);
+        ck_assert_int_eq(poll(&first, 1, -1), 1);
         ck_assert_int_eq(ddpi_connect_result(first.fd), 0);
         in_time = ask_beside(&door, close_when_one_knocks, &asked);
         close(first.fd);
@@ -276,10 +276,11 @@ static void *close_when_one_is_at_each(void *arg)
     struct door *doors = arg;
     for (int i = 0; i < MANY; i++) {
         struct pollfd pollfd = {.fd = doors[i].listener, .events = POLLIN};
-        poll(&pollfd, 1, 20000);
+        poll(&pollfd, 1, -1);
     }
     for (int i = 0; i < MANY; i++)
         close(doors[i].listener);
+    doors[0].done_ms = now_ms();
     return NULL;
 }
 
@@ -288,14 +289,18 @@ START_TEST(all_doors_are_knocked_at_together)
 {
     struct door doors[MANY];
     struct ddpi_probe asked[MANY];
-    pthread_t thread;
-    for (int i = 0; i < MANY; i++) {
-        door_open(&doors[i]);
-        asked[i] = (struct ddpi_probe){.address = &doors[i].address};
-    }
-    ck_assert_int_eq(pthread_create(&thread, NULL, close_when_one_is_at_each, doors), 0);
-    ddpi_probe_all(asked, MANY);
-    pthread_join(thread, NULL);
+    uint64_t begun_ms;
+    do {
+        pthread_t thread;
+        for (int i = 0; i < MANY; i++) {
+            door_open(&doors[i]);
+            asked[i] = (struct ddpi_probe){.address = &doors[i].address};
+        }
+        begun_ms = now_ms();
+        ck_assert_int_eq(pthread_create(&thread, NULL, close_when_one_is_at_each, doors), 0);
+        ddpi_probe_all(asked, MANY);
+        pthread_join(thread, NULL);
+    } while (!was_in_time(&doors[0], begun_ms));
     for (int i = 0; i < MANY; i++)
         ck_assert_int_eq(asked[i].fate, DDPI_FATE_DEAD);
 }

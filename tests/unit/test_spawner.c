@@ -216,7 +216,7 @@ START_TEST(what_the_kernel_holds_is_left)
     ck_assert(spawner.left);
     looptest_close(&loop);
     open_gate(); /* no callback follows, but a leak checker needs idle threads */
-    while (waitpid(-1, NULL, 0) < 0) /* it may not exist yet; Check's timeout is the deadline */
+    while (waitpid(-1, NULL, 0) < 0) /* it may not exist yet */
         sched_yield();
     ck_assert_uint_eq(done_count, 0);
 }
