@@ -411,7 +411,7 @@ START_TEST(a_rank_is_killed_in_the_driver)
         "cuStreamWriteValue32", "cuModuleGetFunction", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync"};
     enum { KILLING = sizeof killing / sizeof *killing };
     if (!rig_driver_is_host())
-        return;
+        SKIP("the driver of tests/cuda");
     unsigned kills = from_environment("DDP_TEST_KILLS", 16) / 2;
     uint64_t random = now_us();
     for (unsigned i = 0; i < kills; i++)
@@ -470,7 +470,7 @@ static void inject(const char *function, unsigned nth, uint32_t where)
 START_TEST(the_driver_refuses_a_call)
 {
     if (!rig_driver_is_host())
-        return;
+        SKIP("the driver of tests/cuda");
     unsigned most = from_environment("DDP_TEST_FAULTS", 0);
     for (unsigned nth = 1; nth <= most; nth++)
         inject(functions[_i], nth, nth % 2);
@@ -584,7 +584,7 @@ static void take_long(struct world *world, uint32_t rank, ddp_comm *comm)
 START_TEST(a_slow_gpu_is_waited_for)
 {
     if (!rig_driver_is_host())
-        return;
+        SKIP("the driver of tests/cuda");
     char delay[16];
     snprintf(delay, sizeof delay, "%d", SLOW_DELAY_US);
     setenv("DDP_HOST_CUDA_DEVICES", "2", 1);

@@ -267,7 +267,7 @@ static void work_beside_a_capture(struct world *world, uint32_t rank)
 START_TEST(others_may_capture)
 {
     if (!rig_driver_is_host())
-        return;
+        SKIP("the driver of tests/cuda");
     struct world world = {.nranks = 2};
     world_open(&world);
     for (uint32_t rank = 0; rank < world.nranks; rank++)
@@ -313,7 +313,7 @@ static void change_devices(struct world *world, uint32_t rank, ddp_comm *comm)
 START_TEST(one_communicator_one_device)
 {
     if (!rig_driver_is_host())
-        return;
+        SKIP("the driver of tests/cuda");
     setenv("DDP_HOST_CUDA_DEVICES", "2", 1);
     struct world world = {.nranks = 2};
     world_open(&world);
@@ -349,7 +349,7 @@ static void begin_elsewhere(void)
 START_TEST(the_device_was_chosen_before)
 {
     if (!rig_driver_is_host())
-        return;
+        SKIP("the driver of tests/cuda");
     setenv("DDP_HOST_CUDA_DEVICES", "2", 1);
     struct world world = {.nranks = 1};
     world_open(&world);
@@ -424,7 +424,7 @@ static void reduce_directly(struct world *world, uint32_t rank, ddp_comm *comm)
 START_TEST(direct_needs_a_shared_device)
 {
     if (!rig_driver_is_host())
-        return;
+        SKIP("the driver of tests/cuda");
     setenv("DDP_HOST_CUDA_DEVICES", "2", 1);
     struct world world = {.nranks = 2, .algorithm = DDP_ALGORITHM_DIRECT};
     world_open(&world);
@@ -456,7 +456,7 @@ static void reduce_without_kernels(struct world *world, uint32_t rank)
 START_TEST(kernels_are_needed)
 {
     if (!rig_driver_is_host())
-        return;
+        SKIP("the driver of tests/cuda");
     struct world world = {.nranks = 2};
     world_open(&world);
     for (uint32_t rank = 0; rank < world.nranks; rank++)

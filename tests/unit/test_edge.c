@@ -612,7 +612,7 @@ START_TEST(nobody_between_reads_by_tls)
     char seen[4096], got[sizeof secret];
     int data[2];
     if (hidden && engine == NULL)
-        return;
+        SKIP("TLS in this build");
     struct pair pair = plain_pair(data);
     if (hidden)
         hide(&pair, 1, true);
@@ -633,7 +633,7 @@ START_TEST(what_does_not_fit_breaks_the_edge)
     char got[16];
     int data[2];
     if (engine == NULL)
-        return;
+        SKIP("TLS in this build");
     struct pair pair = plain_pair(data);
     if (_i == 0) {
         hide(&pair, 1, false);

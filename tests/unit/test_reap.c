@@ -150,7 +150,7 @@ START_TEST(what_cannot_be_killed_ends_the_sweep_in_time)
 {
     size_t ended = 4711;
     if (geteuid() != 0)
-        return; /* only root can make such a child */
+        SKIP("root, who alone can make such a child");
     ck_assert_int_gt(start(become_nobody), 0);
     wait_until_standing(1);
     ck_assert(may_kill_others(false));
