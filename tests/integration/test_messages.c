@@ -21,21 +21,6 @@ static void run_ranks(int tcp, uint32_t nranks, uint32_t timeout_ms, rank_body *
     world_close(&world);
 }
 
-static int32_t *filled(size_t count, int32_t first)
-{
-    int32_t *values = malloc(count * sizeof *values);
-    CHECK(values != NULL);
-    for (size_t i = 0; i < count; i++)
-        values[i] = first + (int32_t)i;
-    return values;
-}
-
-static void check_filled(const int32_t *values, size_t count, int32_t first)
-{
-    for (size_t i = 0; i < count; i++)
-        CHECK(values[i] == first + (int32_t)i);
-}
-
 static struct ddp_operation message(ddp_kind kind, void *buffer, size_t count, uint32_t peer,
                                     uint32_t tag)
 {
@@ -76,12 +61,12 @@ static ddp_status run_tagged(ddp_comm *comm, ddp_kind kind, int32_t *value, uint
 static void both_send_first(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     (void)world;
-    int32_t *out = filled(BIG, (int32_t)rank), *in = filled(BIG, -7);
+    int32_t *out = world_filled(BIG, (int32_t)rank), *in = world_filled(BIG, -7);
     ddp_request *send = start(comm, DDP_KIND_SEND, out, BIG, 1 - rank, 0);
     ddp_request *recv = start(comm, DDP_KIND_RECV, in, BIG, 1 - rank, 0);
     finish(send);
     finish(recv);
-    check_filled(in, BIG, 1 - (int32_t)rank);
+    world_check_filled(in, BIG, 1 - (int32_t)rank);
     free(out);
     free(in);
 }
@@ -99,7 +84,7 @@ static void opposite_tags(struct world *world, uint32_t rank, ddp_comm *comm)
     (void)world;
     int32_t *values[MESSAGES];
     for (uint32_t tag = 0; tag < MESSAGES; tag++)
-        values[tag] = filled(BIG, rank == 0 ? (int32_t)tag : -1);
+        values[tag] = world_filled(BIG, rank == 0 ? (int32_t)tag : -1);
     if (rank == 0) {
         ddp_request *requests[MESSAGES];
         for (uint32_t tag = 0; tag < MESSAGES; tag++)
@@ -110,7 +95,7 @@ static void opposite_tags(struct world *world, uint32_t rank, ddp_comm *comm)
         for (uint32_t tag = MESSAGES; tag-- > 0;)
             finish(start(comm, DDP_KIND_RECV, values[tag], BIG, 0, tag));
         for (uint32_t tag = 0; tag < MESSAGES; tag++)
-            check_filled(values[tag], BIG, (int32_t)tag);
+            world_check_filled(values[tag], BIG, (int32_t)tag);
     }
     CHECK_OK(ddp_barrier(comm, NULL, err));
     for (uint32_t tag = 0; tag < MESSAGES; tag++)
@@ -175,11 +160,11 @@ END_TEST
 static void to_self(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     (void)world;
-    int32_t *out = filled(BIG, 5), *in = filled(BIG, -7), small = 3;
+    int32_t *out = world_filled(BIG, 5), *in = world_filled(BIG, -7), small = 3;
     uint32_t source = UINT32_MAX;
     CHECK_OK(ddp_send(comm, out, BIG, DDP_INT32, rank, NULL, err)); /* kept */
     CHECK_OK(ddp_recv(comm, in, BIG, DDP_INT32, rank, NULL, err));
-    check_filled(in, BIG, 5);
+    world_check_filled(in, BIG, 5);
     ddp_request *recv = start(comm, DDP_KIND_RECV, in, 1, DDP_ANY_RANK, 2);
     CHECK_OK(run_tagged(comm, DDP_KIND_SEND, &small, rank, 2, err));
     finish(recv);
@@ -208,8 +193,8 @@ static void all_at_once(struct world *world, uint32_t rank, ddp_comm *comm)
     for (uint32_t peer = 0; peer < world->nranks; peer++)
         for (uint32_t i = 0; i < COUNTS; i++) {
             int32_t **pair = values[peer][i];
-            pair[0] = filled(counts[i], (int32_t)(rank * 100 + peer));
-            pair[1] = filled(counts[i], -9);
+            pair[0] = world_filled(counts[i], (int32_t)(rank * 100 + peer));
+            pair[1] = world_filled(counts[i], -9);
             requests[peer][i][0] = start(comm, DDP_KIND_SEND, pair[0], counts[i], peer, i);
             requests[peer][i][1] = start(comm, DDP_KIND_RECV, pair[1], counts[i], peer, i);
         }
@@ -220,7 +205,7 @@ static void all_at_once(struct world *world, uint32_t rank, ddp_comm *comm)
         for (uint32_t i = COUNTS; i-- > 0;) {
             finish(requests[peer][i][0]);
             finish(requests[peer][i][1]);
-            check_filled(values[peer][i][1], counts[i], (int32_t)(peer * 100 + rank));
+            world_check_filled(values[peer][i][1], counts[i], (int32_t)(peer * 100 + rank));
             free(values[peer][i][0]);
             free(values[peer][i][1]);
         }
@@ -312,7 +297,7 @@ END_TEST
 static void in_the_middle(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct ddp_error error = {.msg = ""};
-    int32_t *values = filled(VAST, 0);
+    int32_t *values = world_filled(VAST, 0);
     bool victim_sends = world->stage == 1;
     if (rank == 1) {
         ddp_request *half =
@@ -351,7 +336,7 @@ END_TEST
 static void aborted(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct ddp_error error;
-    int32_t *values = filled(BIG, 0);
+    int32_t *values = world_filled(BIG, 0);
     ddp_request *request = start(comm, DDP_KIND_SEND, values, BIG, 1 - rank, 0);
     world_step(world, rank);
     if (rank == 0) {

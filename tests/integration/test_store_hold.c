@@ -3,9 +3,8 @@
  * connections and with the asynchronous client.
  */
 #include "keep_alive.h"
-#include "store_fixture.h"
+#include "store_uv_fixture.h"
 
-#include <ddprun/store_uv.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -177,33 +176,17 @@ END_TEST
 
 /* --- the asynchronous client --- */
 
-static uv_loop_t loop;
 static struct ddp_store_session held;
 static unsigned opened, kept, ended, connects;
 static uint64_t kept_ms; /* the last time */
-static bool set_done, closed;
+static bool set_done;
 
 static void setup(void)
 {
-    store_setup();
-    signal(SIGPIPE, SIG_IGN);
-    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    store_uv_setup();
     opened = kept = ended = connects = 0;
-    set_done = closed = false;
+    set_done = false;
 }
-
-static void teardown(void)
-{
-    uv_run(&loop, UV_RUN_DEFAULT);
-    ck_assert_int_eq(uv_loop_close(&loop), 0);
-    store_teardown();
-}
-
-#define UNTIL(condition)                \
-    do {                                \
-        while (!(condition))            \
-            uv_run(&loop, UV_RUN_ONCE); \
-    } while (0)
 
 static void on_state(void *data, ddp_store_uv *store, enum ddp_store_uv_state state,
                      const char *text)
@@ -249,12 +232,6 @@ static void on_set(void *data, const struct ddp_store_result *result)
     set_done = true;
 }
 
-static void on_closed(void *data)
-{
-    (void)data;
-    closed = true;
-}
-
 static void submit(ddp_store_uv *store, struct ddp_store_request request, ddp_store_uv_done *done)
 {
     request.size = sizeof request;
@@ -296,12 +273,6 @@ static ddp_store_uv *open_held_by(uint32_t lease_ms, bool tls)
 static ddp_store_uv *open_held(uint32_t lease_ms)
 {
     return open_held_by(lease_ms, false);
-}
-
-static void close_uv(ddp_store_uv *store)
-{
-    ddp_store_uv_close(store, on_closed, NULL);
-    UNTIL(closed);
 }
 
 START_TEST(closing_the_handle_ends_it)
@@ -433,7 +404,7 @@ Suite *test_suite(void)
     tcase_add_test(raw, a_connection_that_the_server_ends_leaves_it);
     suite_add_tcase(suite, raw);
     TCase *client = tcase_create("client");
-    tcase_add_checked_fixture(client, setup, teardown);
+    tcase_add_checked_fixture(client, setup, store_uv_teardown);
     tcase_add_test(client, closing_the_handle_ends_it);
     tcase_add_test(client, it_is_kept_at_each_sixth);
     tcase_add_test(client, a_lost_connection_is_held_again);

@@ -2,15 +2,13 @@
  * test_store_uv.c - the asynchronous client on the test's own loop, with a real server in a thread:
  * every operation, cancel, close, lost connections, sessions that are kept.
  */
-#include "store_fixture.h"
+#include "store_uv_fixture.h"
 #include "uv_state.h"
 
-#include <ddprun/store_uv.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
@@ -31,7 +29,6 @@ struct answer {
     struct ddp_store_session session;
 };
 
-static uv_loop_t loop;
 static struct answer answers[ANSWERS_MAX];
 static unsigned nanswers;
 static struct ddp_store_event events[EVENTS_MAX];
@@ -41,19 +38,10 @@ static bool closed, inside;
 
 static void setup(void)
 {
-    store_setup();
-    signal(SIGPIPE, SIG_IGN);
-    ck_assert_int_eq(uv_loop_init(&loop), 0);
+    store_uv_setup();
     memset(answers, 0, sizeof answers);
     nanswers = nevents = connects = losses = refusals = ends = sessions_ended = 0;
     closed = false;
-}
-
-static void teardown(void)
-{
-    uv_run(&loop, UV_RUN_DEFAULT);
-    ck_assert_int_eq(uv_loop_close(&loop), 0);
-    store_teardown();
 }
 
 static void on_event(void *data, ddp_store_uv *store, const struct ddp_store_event *event)
@@ -102,20 +90,6 @@ static ddp_store_uv *open_at(const char *endpoint, uint32_t flags)
 static ddp_store_uv *open_uv(void)
 {
     return open_at(store_thread_endpoint(server), 0);
-}
-
-static void on_closed(void *data)
-{
-    ck_assert_ptr_eq(data, &loop);
-    closed = true;
-}
-
-static void close_uv(ddp_store_uv *store)
-{
-    ddp_store_uv_close(store, on_closed, &loop);
-    ck_assert(!closed);
-    while (!closed)
-        uv_run(&loop, UV_RUN_ONCE);
 }
 
 static void on_done(void *data, const struct ddp_store_result *result)
@@ -172,12 +146,6 @@ static const struct answer *call(ddp_store_uv *store, struct ddp_store_request r
     await(answer);
     return answer;
 }
-
-#define UNTIL(condition)                \
-    do {                                \
-        while (!(condition))            \
-            uv_run(&loop, UV_RUN_ONCE); \
-    } while (0)
 
 START_TEST(the_table_is_sound)
 {
@@ -314,7 +282,7 @@ START_TEST(close_with_requests)
             .timeout_ms = NEVER_MS);
     for (int turn = 0; turn < _i; turn++)
         uv_run(&loop, UV_RUN_NOWAIT);
-    ddp_store_uv_close(store, on_closed, &loop);
+    ddp_store_uv_close(store, on_uv_closed, &closed);
     const struct ddp_store_request late = {.size = sizeof late, .op = DDP_STORE_OP_STATS};
     ck_assert_int_eq(ddp_store_uv_submit(store, &late, on_done, NULL, NULL, &why), DDP_E_CLOSED);
     UNTIL(closed);
@@ -362,7 +330,7 @@ END_TEST
 static void on_done_close(void *data, const struct ddp_store_result *result)
 {
     ck_assert_int_eq(result->status, DDP_OK);
-    ddp_store_uv_close(data, on_closed, &loop);
+    ddp_store_uv_close(data, on_uv_closed, &closed);
 }
 
 START_TEST(close_within_a_callback)
@@ -492,7 +460,6 @@ START_TEST(a_token_is_proven_on_every_connection)
     UNTIL(refusals == 1);
     ck_assert_msg(strstr(answers[ANSWERS_MAX - 1].text, "token") != NULL, "%s",
                   answers[ANSWERS_MAX - 1].text);
-    closed = false;
     close_uv(stranger);
     close(fd);
 }
@@ -546,7 +513,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("store_uv");
     TCase *tcase = tcase_create("real");
-    tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_checked_fixture(tcase, setup, store_uv_teardown);
     tcase_add_test(tcase, the_table_is_sound);
     tcase_add_test(tcase, every_operation);
     tcase_add_test(tcase, watches);

@@ -24,21 +24,6 @@ static void run_ranks(int tcp, uint32_t nranks, uint32_t stage, rank_body *body)
     world_close(&world);
 }
 
-static int32_t *filled(size_t count, int32_t first)
-{
-    int32_t *values = malloc(count * sizeof *values);
-    CHECK(values != NULL);
-    for (size_t i = 0; i < count; i++)
-        values[i] = first + (int32_t)i;
-    return values;
-}
-
-static void check_filled(const int32_t *values, size_t count, int32_t first)
-{
-    for (size_t i = 0; i < count; i++)
-        CHECK(values[i] == first + (int32_t)i);
-}
-
 static void send_to(ddp_comm *comm, const int32_t *values, size_t count, uint32_t peer)
 {
     CHECK_OK(ddp_send(comm, values, count, DDP_INT32, peer, NULL, err));
@@ -70,7 +55,7 @@ static void sum_all(ddp_comm *comm, int32_t *values, size_t count)
 static void big_messages(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     uint32_t peer = 1 - rank;
-    int32_t *out = filled(BIG, (int32_t)rank), *in = filled(BIG, -1);
+    int32_t *out = world_filled(BIG, (int32_t)rank), *in = world_filled(BIG, -1);
     open_group(comm);
     if ((world->stage >> rank & 1) != 0)
         receive_from(comm, in, BIG, peer);
@@ -79,7 +64,7 @@ static void big_messages(struct world *world, uint32_t rank, ddp_comm *comm)
         receive_from(comm, in, BIG, peer);
     CHECK(in[0] == -1);
     close_group(comm);
-    check_filled(in, BIG, (int32_t)peer);
+    world_check_filled(in, BIG, (int32_t)peer);
     free(out);
     free(in);
 }
@@ -94,17 +79,17 @@ END_TEST
 static void all_pairs(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     uint32_t n = world->nranks;
-    int32_t *out = filled(VAST / 16, (int32_t)rank), *in[WORLD_MAX];
+    int32_t *out = world_filled(VAST / 16, (int32_t)rank), *in[WORLD_MAX];
     open_group(comm);
     for (uint32_t i = 1; i < n; i++)
         send_to(comm, out, VAST / 16, (rank + i) % n);
     for (uint32_t i = 1; i < n; i++) {
-        in[i] = filled(VAST / 16, -1);
+        in[i] = world_filled(VAST / 16, -1);
         receive_from(comm, in[i], VAST / 16, (rank + i) % n);
     }
     close_group(comm);
     for (uint32_t i = 1; i < n; i++) {
-        check_filled(in[i], VAST / 16, (int32_t)((rank + i) % n));
+        world_check_filled(in[i], VAST / 16, (int32_t)((rank + i) % n));
         free(in[i]);
     }
     free(out);
@@ -120,9 +105,9 @@ static void shift_ring(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     uint32_t n = world->nranks, next = (rank + 1) % n, previous = (rank + n - 1) % n;
     for (size_t count = 0; count <= BIG; count = count * 40 + 1) {
-        int32_t *out = filled(count + 1, (int32_t)rank), *in = filled(count + 1, -1);
+        int32_t *out = world_filled(count + 1, (int32_t)rank), *in = world_filled(count + 1, -1);
         CHECK_OK(ddp_send_recv(comm, out, count, next, in, count, previous, DDP_INT32, NULL, err));
-        check_filled(in, count, (int32_t)previous);
+        world_check_filled(in, count, (int32_t)previous);
         CHECK(in[count] == -1 + (int32_t)count);
         free(out);
         free(in);
@@ -141,11 +126,11 @@ static void odd_pairs(struct world *world, uint32_t rank, ddp_comm *comm)
     uint32_t peer = rank ^ 1;
     size_t ours = rank % 2 == 0 ? BIG : 3, theirs = rank % 2 == 0 ? 3 : BIG;
     (void)world;
-    int32_t *out = filled(BIG, (int32_t)rank), *in = filled(BIG, -1);
+    int32_t *out = world_filled(BIG, (int32_t)rank), *in = world_filled(BIG, -1);
     CHECK_OK(ddp_send_recv(comm, out, ours, peer, in, theirs, peer, DDP_INT32, NULL, err));
-    check_filled(in, theirs, (int32_t)peer);
+    world_check_filled(in, theirs, (int32_t)peer);
     CHECK_OK(ddp_send_recv(comm, out, BIG, rank, in, BIG, rank, DDP_INT32, NULL, err));
-    check_filled(in, BIG, (int32_t)rank);
+    world_check_filled(in, BIG, (int32_t)rank);
     free(out);
     free(in);
 }
@@ -160,8 +145,9 @@ END_TEST
 static void mixed(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     uint32_t n = world->nranks, next = (rank + 1) % n, previous = (rank + n - 1) % n;
-    int32_t *out = filled(BIG, (int32_t)rank), *in = filled(BIG, -1), first = 1, second = 2;
-    int32_t *sums = filled(SMALL, (int32_t)rank), gathered[WORLD_MAX], own = (int32_t)rank;
+    int32_t *out = world_filled(BIG, (int32_t)rank), *in = world_filled(BIG, -1), first = 1,
+            second = 2;
+    int32_t *sums = world_filled(SMALL, (int32_t)rank), gathered[WORLD_MAX], own = (int32_t)rank;
     open_group(comm);
     sum_all(comm, &first, 1);
     if (rank % 2 == 0)
@@ -180,7 +166,7 @@ static void mixed(struct world *world, uint32_t rank, ddp_comm *comm)
     receive_from(comm, in, BIG, previous);
     close_group(comm);
     CHECK(first == (int32_t)n && second == 2 * (int32_t)n);
-    check_filled(in, BIG, (int32_t)previous);
+    world_check_filled(in, BIG, (int32_t)previous);
     for (size_t i = 0; i < SMALL; i++)
         CHECK(sums[i] == (int32_t)(n * (n - 1) / 2 + n * i));
     for (uint32_t i = 0; i < n; i++)
@@ -315,7 +301,7 @@ END_TEST
 static void death_in_group(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     uint32_t n = world->nranks, victim = n - 1;
-    int32_t *out = filled(VAST, 0), *in = filled(VAST, 0), sum = 1;
+    int32_t *out = world_filled(VAST, 0), *in = world_filled(VAST, 0), sum = 1;
     struct ddp_error error;
     char words[32];
     snprintf(words, sizeof words, "rank %u ", victim);

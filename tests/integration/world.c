@@ -351,3 +351,18 @@ void world_await_failures(struct world *world, uint32_t victim)
         AWAIT_RANK(rank == victim || atomic_load(&world->reports[rank].at_us) != 0, world, rank,
                    "failed");
 }
+
+int32_t *world_filled(size_t count, int32_t first)
+{
+    int32_t *values = malloc(count * sizeof *values);
+    CHECK(values != NULL);
+    for (size_t i = 0; i < count; i++)
+        values[i] = first + (int32_t)i;
+    return values;
+}
+
+void world_check_filled(const int32_t *values, size_t count, int32_t first)
+{
+    for (size_t i = 0; i < count; i++)
+        CHECK(values[i] == first + (int32_t)i);
+}

@@ -117,6 +117,11 @@ struct ddp_comm_options world_options(const struct world *world, uint32_t rank);
 
 uint64_t now_us(void);
 
+/* In the process of a rank: numbers that count up from @first, to be freed; and the same expected.
+ */
+int32_t *world_filled(size_t count, int32_t first);
+void world_check_filled(const int32_t *values, size_t count, int32_t first);
+
 #define CHECK(condition)                                                                  \
     do {                                                                                  \
         if (!(condition)) {                                                               \

@@ -8,11 +8,10 @@
 #include "failmem.h"
 #include "looptest.h"
 #include "outcome.h"
+#include "rights.h"
 
-#include <linux/capability.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -126,19 +125,6 @@ END_TEST
 
 /* ---- what cannot be ended ---------------------------------------------------------------------
  */
-
-static bool may_kill_others(bool on)
-{
-    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[2];
-    if (syscall(SYS_capget, &head, data) != 0)
-        return false;
-    if (on)
-        data[0].effective |= 1u << CAP_KILL;
-    else
-        data[0].effective &= ~(1u << CAP_KILL);
-    return syscall(SYS_capset, &head, data) == 0;
-}
 
 static bool one_stands(void *ctx)
 {

@@ -3,17 +3,16 @@
  */
 #include "check_main.h"
 #include "reap.h"
+#include "rights.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -124,19 +123,6 @@ START_TEST(sweeping_nothing_is_done_at_once)
     ck_assert(!reap_collect(NULL, NULL));
 }
 END_TEST
-
-static bool may_kill_others(bool on)
-{
-    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-    struct __user_cap_data_struct data[2];
-    if (syscall(SYS_capget, &head, data) != 0)
-        return false;
-    if (on)
-        data[0].effective |= 1u << CAP_KILL;
-    else
-        data[0].effective &= ~(1u << CAP_KILL);
-    return syscall(SYS_capset, &head, data) == 0;
-}
 
 static void become_nobody(void)
 {
