@@ -133,13 +133,11 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("cuda_driver");
     TCase *tcase = tcase_create("table");
-    tcase_add_test(tcase, a_machine_without_driver_is_told_what_to_install);
-    tcase_add_test(tcase, a_driver_that_cannot_be_asked_is_too_old);
-    tcase_add_test(tcase, a_function_that_is_missing_is_named);
-    tcase_add_test(tcase, a_driver_without_devices_says_who_may_hide_them);
-    tcase_add_test(tcase, every_function_is_found_and_twice_the_same);
-    tcase_add_test(tcase, errors_have_the_driver_s_own_name);
-    tcase_add_test(tcase, a_forked_process_is_told_to_exec);
+    ADD_TESTS(tcase, a_machine_without_driver_is_told_what_to_install,
+              a_driver_that_cannot_be_asked_is_too_old, a_function_that_is_missing_is_named,
+              a_driver_without_devices_says_who_may_hide_them,
+              every_function_is_found_and_twice_the_same, errors_have_the_driver_s_own_name,
+              a_forked_process_is_told_to_exec);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -324,17 +324,12 @@ Suite *test_suite(void)
 #else
     (void)the_host_cannot_touch_device_memory; /* the sanitizers make another end of it */
 #endif
-    tcase_add_test(tcase, copies_stay_within_one_memory);
-    tcase_add_test(tcase, addresses_do_not_come_back);
-    tcase_add_test(tcase, free_memory_is_as_it_was);
-    tcase_add_test(tcase, pointers_say_what_they_are);
-    tcase_add_test(tcase, ranges_are_those_of_the_allocation);
-    tcase_add_test(tcase, pinned_memory_has_one_address);
-    tcase_add_test(tcase, virtual_memory_is_addresses_memory_and_access);
-    tcase_add_test(tcase, calls_need_a_current_context);
-    tcase_add_test(tcase, a_context_takes_its_memory_with_it);
-    tcase_add_test(tcase, the_nth_call_fails);
-    tcase_add_test(tcase, devices_are_those_that_are_visible);
+    ADD_TESTS(tcase, copies_stay_within_one_memory, addresses_do_not_come_back,
+              free_memory_is_as_it_was, pointers_say_what_they_are,
+              ranges_are_those_of_the_allocation, pinned_memory_has_one_address,
+              virtual_memory_is_addresses_memory_and_access, calls_need_a_current_context,
+              a_context_takes_its_memory_with_it, the_nth_call_fails,
+              devices_are_those_that_are_visible);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -205,15 +205,12 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("host_module");
     TCase *tcase = tcase_create("kernels");
-    tcase_add_test(tcase, a_sum_is_that_of_the_host_path);
-    tcase_add_test(tcase, a_copy_moves_bytes);
-    tcase_add_test(tcase, memory_that_is_too_small_fails_the_context);
-    tcase_add_test(tcase, host_memory_fails_the_context);
-    tcase_add_test(tcase, packs_that_lie_askew_fail_the_context);
-    tcase_add_test(tcase, a_failed_context_lets_waiting_streams_go);
-    tcase_add_test(tcase, memory_of_another_device_needs_peer_access);
-    tcase_add_test(tcase, peer_access_is_refused_where_there_is_none);
-    tcase_add_test(tcase, what_is_wrong_with_a_launch_is_said_at_once);
+    ADD_TESTS(tcase, a_sum_is_that_of_the_host_path, a_copy_moves_bytes,
+              memory_that_is_too_small_fails_the_context, host_memory_fails_the_context,
+              packs_that_lie_askew_fail_the_context, a_failed_context_lets_waiting_streams_go,
+              memory_of_another_device_needs_peer_access,
+              peer_access_is_refused_where_there_is_none,
+              what_is_wrong_with_a_launch_is_said_at_once);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -247,13 +247,10 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("host_share");
     TCase *tcase = tcase_create("share");
-    tcase_add_test(tcase, both_processes_see_one_memory);
-    tcase_add_test(tcase, memory_that_was_freed_cannot_be_opened);
-    tcase_add_test(tcase, the_memory_of_the_dead_stays_open_but_cannot_be_opened);
-    tcase_add_test(tcase, own_handles_are_refused);
-    tcase_add_test(tcase, devices_without_peer_access_do_not_open_each_other);
-    tcase_add_test(tcase, virtual_memory_is_shared_by_descriptor);
-    tcase_add_test(tcase, a_process_can_be_killed_at_a_call);
+    ADD_TESTS(tcase, both_processes_see_one_memory, memory_that_was_freed_cannot_be_opened,
+              the_memory_of_the_dead_stays_open_but_cannot_be_opened, own_handles_are_refused,
+              devices_without_peer_access_do_not_open_each_other,
+              virtual_memory_is_shared_by_descriptor, a_process_can_be_killed_at_a_call);
     suite_add_tcase(suite, tcase);
     return suite;
 }

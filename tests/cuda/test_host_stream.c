@@ -291,17 +291,13 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("host_stream");
     TCase *tcase = tcase_create("streams");
-    tcase_add_test(tcase, work_runs_beside_the_program_and_in_order);
-    tcase_add_test(tcase, waits_compare_around_the_wrap);
-    tcase_add_test(tcase, streams_do_not_wait_for_each_other);
-    tcase_add_test(tcase, the_default_stream_waits_for_the_others_and_they_for_it);
-    tcase_add_test(tcase, a_destroyed_stream_does_its_work_first);
-    tcase_add_test(tcase, freeing_memory_waits_for_all_work_of_the_device);
-    tcase_add_test(tcase, memory_that_only_the_host_knows_is_copied_before_the_call_ends);
-    tcase_add_test(tcase, pinned_memory_is_copied_when_its_turn_comes);
-    tcase_add_test(tcase, streams_know_their_context);
-    tcase_add_test(tcase, a_capturing_stream_says_so);
-    tcase_add_test(tcase, several_threads_use_it_at_once);
+    ADD_TESTS(
+        tcase, work_runs_beside_the_program_and_in_order, waits_compare_around_the_wrap,
+        streams_do_not_wait_for_each_other, the_default_stream_waits_for_the_others_and_they_for_it,
+        a_destroyed_stream_does_its_work_first, freeing_memory_waits_for_all_work_of_the_device,
+        memory_that_only_the_host_knows_is_copied_before_the_call_ends,
+        pinned_memory_is_copied_when_its_turn_comes, streams_know_their_context,
+        a_capturing_stream_says_so, several_threads_use_it_at_once);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -166,10 +166,8 @@ Suite *test_suite(void)
     Suite *suite = suite_create("comm questions");
     TCase *tcase = tcase_create("questions");
     tcase_add_loop_test(tcase, another_thread_sees_the_failure, 0, 2);
-    tcase_add_test(tcase, the_first_cause_stays);
-    tcase_add_test(tcase, collectives_are_counted);
-    tcase_add_test(tcase, a_timeout_can_be_changed);
-    tcase_add_test(tcase, the_library_tells_its_version);
+    ADD_TESTS(tcase, the_first_cause_stays, collectives_are_counted, a_timeout_can_be_changed,
+              the_library_tells_its_version);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -302,10 +302,8 @@ Suite *test_suite(void)
     Suite *suite = suite_create("init by a unique id");
     TCase *tcase = tcase_create("id");
     tcase_add_loop_test(tcase, ranks_meet_by_an_id, 0, 4);
-    tcase_add_test(tcase, an_id_may_come_from_the_environment);
-    tcase_add_test(tcase, an_id_is_good_for_one_init);
-    tcase_add_test(tcase, an_id_from_elsewhere_closes_nothing);
-    tcase_add_test(tcase, rank_0_is_who_made_it);
+    ADD_TESTS(tcase, an_id_may_come_from_the_environment, an_id_is_good_for_one_init,
+              an_id_from_elsewhere_closes_nothing, rank_0_is_who_made_it);
     tcase_add_loop_test(tcase, a_wrong_id_is_refused, 0, 32);
     tcase_add_loop_test(tcase, the_death_of_rank_0_is_told_at_once, 0, 4);
     tcase_add_test(tcase, rank_0_that_does_not_call_is_named);

@@ -120,9 +120,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("init at MASTER_ADDR");
     TCase *tcase = tcase_create("master");
-    tcase_add_test(tcase, a_port_is_free_again);
-    tcase_add_test(tcase, names_are_told_apart);
-    tcase_add_test(tcase, a_port_in_use_is_named);
+    ADD_TESTS(tcase, a_port_is_free_again, names_are_told_apart, a_port_in_use_is_named);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -241,17 +241,14 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    const TTest *const tests[] = {a_full_job_starts_at_once,    others_are_waited_for,
-                                  a_newcomer_is_seated,         others_than_agreed_are_refused,
-                                  a_failure_begins_a_new_round, it_is_over_when_all_are_done,
-                                  who_leaves_is_done_without,   who_is_drained_is_done_without,
-                                  a_fence_ends_no_job,          a_job_after_the_job,
-                                  people_stop_and_scale,        a_checkpoint_lets_others_in};
     Suite *suite = suite_create("rounds");
     TCase *tcase = tcase_create("real");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        tcase_add_test(tcase, tests[i]);
+    ADD_TESTS(tcase, a_full_job_starts_at_once, others_are_waited_for, a_newcomer_is_seated,
+              others_than_agreed_are_refused, a_failure_begins_a_new_round,
+              it_is_over_when_all_are_done, who_leaves_is_done_without,
+              who_is_drained_is_done_without, a_fence_ends_no_job, a_job_after_the_job,
+              people_stop_and_scale, a_checkpoint_lets_others_in);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -181,19 +181,13 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    const TTest *const tests[] = {a_dead_member_is_missed_at_once,
-                                  a_reset_is_no_death,
-                                  who_is_refused_counts_until_it_is_there_again,
-                                  a_new_connection_keeps_the_seat,
-                                  another_server_knows_nobody,
-                                  a_durable_server_goes_on,
-                                  nonsense_is_answered,
-                                  bad_calls};
     Suite *suite = suite_create("rounds_loss");
     TCase *tcase = tcase_create("real");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        tcase_add_test(tcase, tests[i]);
+    ADD_TESTS(tcase, a_dead_member_is_missed_at_once, a_reset_is_no_death,
+              who_is_refused_counts_until_it_is_there_again, a_new_connection_keeps_the_seat,
+              another_server_knows_nobody, a_durable_server_goes_on, nonsense_is_answered,
+              bad_calls);
     suite_add_tcase(suite, tcase);
     return suite;
 }

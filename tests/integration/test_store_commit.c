@@ -345,17 +345,13 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    const TTest *const tests[] = {
-        a_change_waits_for_its_commit,           a_reader_waits_too,
-        later_changes_belong_to_the_next_commit, a_renewal_does_not_wait,
-        who_sends_much_waits_for_commits,        a_sink_that_has_lost_its_right_is_silent,
-        a_failed_commit_answers_nothing,         closing_during_a_commit,
-    };
     Suite *suite = suite_create("store_commit");
     TCase *group = tcase_create("real");
     tcase_add_checked_fixture(group, commit_setup, store_teardown);
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        tcase_add_test(group, tests[i]);
+    ADD_TESTS(group, a_change_waits_for_its_commit, a_reader_waits_too,
+              later_changes_belong_to_the_next_commit, a_renewal_does_not_wait,
+              who_sends_much_waits_for_commits, a_sink_that_has_lost_its_right_is_silent,
+              a_failed_commit_answers_nothing, closing_during_a_commit);
     suite_add_tcase(suite, group);
     return suite;
 }

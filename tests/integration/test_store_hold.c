@@ -397,21 +397,15 @@ Suite *test_suite(void)
     Suite *suite = suite_create("store_hold");
     TCase *raw = tcase_create("raw");
     tcase_add_checked_fixture(raw, raw_setup, store_teardown);
-    tcase_add_test(raw, an_end_of_file_ends_it);
-    tcase_add_test(raw, a_reset_leaves_it_to_its_lease);
-    tcase_add_test(raw, a_reset_behind_data_is_one);
-    tcase_add_test(raw, who_does_not_hold_it_any_more_ends_nothing);
-    tcase_add_test(raw, a_connection_that_the_server_ends_leaves_it);
+    ADD_TESTS(raw, an_end_of_file_ends_it, a_reset_leaves_it_to_its_lease,
+              a_reset_behind_data_is_one, who_does_not_hold_it_any_more_ends_nothing,
+              a_connection_that_the_server_ends_leaves_it);
     suite_add_tcase(suite, raw);
     TCase *client = tcase_create("client");
     tcase_add_checked_fixture(client, setup, store_uv_teardown);
-    tcase_add_test(client, closing_the_handle_ends_it);
-    tcase_add_test(client, it_is_kept_at_each_sixth);
-    tcase_add_test(client, a_lost_connection_is_held_again);
-    tcase_add_test(client, a_forged_end_is_one_in_clear);
-    tcase_add_test(client, a_forged_end_is_none_by_tls);
-    tcase_add_test(client, another_server_does_not_know_it);
-    tcase_add_test(client, hooks_may_be_shorter);
+    ADD_TESTS(client, closing_the_handle_ends_it, it_is_kept_at_each_sixth,
+              a_lost_connection_is_held_again, a_forged_end_is_one_in_clear,
+              a_forged_end_is_none_by_tls, another_server_does_not_know_it, hooks_may_be_shorter);
     suite_add_tcase(suite, client);
     return suite;
 }

@@ -514,20 +514,12 @@ Suite *test_suite(void)
     Suite *suite = suite_create("store_uv");
     TCase *tcase = tcase_create("real");
     tcase_add_checked_fixture(tcase, setup, store_uv_teardown);
-    tcase_add_test(tcase, the_table_is_sound);
-    tcase_add_test(tcase, every_operation);
-    tcase_add_test(tcase, watches);
-    tcase_add_test(tcase, bad_requests);
-    tcase_add_test(tcase, cancel);
+    ADD_TESTS(tcase, the_table_is_sound, every_operation, watches, bad_requests, cancel);
     tcase_add_loop_test(tcase, close_with_requests, 0, 12);
-    tcase_add_test(tcase, close_within_a_callback);
-    tcase_add_test(tcase, close_does_not_wait_for_the_resolver);
-    tcase_add_test(tcase, many_at_once);
-    tcase_add_test(tcase, a_server_that_comes_later_and_goes);
-    tcase_add_test(tcase, no_file_descriptor_left);
-    tcase_add_test(tcase, a_token_is_proven_on_every_connection);
-    tcase_add_test(tcase, an_end_with_the_first_loss);
-    tcase_add_test(tcase, kept_sessions_live_on);
+    ADD_TESTS(tcase, close_within_a_callback, close_does_not_wait_for_the_resolver, many_at_once,
+              a_server_that_comes_later_and_goes, no_file_descriptor_left,
+              a_token_is_proven_on_every_connection, an_end_with_the_first_loss,
+              kept_sessions_live_on);
     suite_add_tcase(suite, tcase);
     return suite;
 }

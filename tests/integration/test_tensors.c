@@ -695,16 +695,13 @@ Suite *test_suite(void)
     Suite *suite = suite_create("tensors");
     TCase *tests = tcase_create("tensors");
     tcase_add_loop_test(tests, tensors_of_any_order_are_carried_out, 0, 12);
-    tcase_add_test(tests, averages_are_sums_that_are_scaled);
-    tcase_add_test(tests, a_group_is_one_operation_or_none);
-    tcase_add_test(tests, a_difference_fails_its_tensor_only);
-    tcase_add_test(tests, what_makes_no_sense_is_refused);
+    ADD_TESTS(tests, averages_are_sums_that_are_scaled, a_group_is_one_operation_or_none,
+              a_difference_fails_its_tensor_only, what_makes_no_sense_is_refused);
     tcase_add_loop_test(tests, joined_ranks_contribute_zeros, 0, 2);
-    tcase_add_test(tests, process_sets_are_independent);
-    tcase_add_test(tests, a_stall_is_reported_with_the_ranks_that_are_missing);
-    tcase_add_test(tests, a_stall_ends_the_object_if_it_should);
-    tcase_add_test(tests, what_all_ranks_have_enqueued_is_carried_out_at_the_end);
-    tcase_add_test(tests, a_rank_that_destroys_ends_all);
+    ADD_TESTS(
+        tests, process_sets_are_independent, a_stall_is_reported_with_the_ranks_that_are_missing,
+        a_stall_ends_the_object_if_it_should,
+        what_all_ranks_have_enqueued_is_carried_out_at_the_end, a_rank_that_destroys_ends_all);
     tcase_add_loop_test(tests, a_death_is_named_to_all_handles, 0, 4);
     tcase_add_loop_test(tests, a_timeline_has_a_row_for_each_name, 0, 2);
     suite_add_tcase(suite, tests);

@@ -241,9 +241,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("client of PyTorch's store");
     TCase *tcase = tcase_create("script");
-    tcase_add_test(tcase, requests_are_those_of_pytorch);
-    tcase_add_test(tcase, a_wait_is_cancelled);
-    tcase_add_test(tcase, a_long_value_is_cut);
+    ADD_TESTS(tcase, requests_are_those_of_pytorch, a_wait_is_cancelled, a_long_value_is_cut);
     tcase_add_loop_test(tcase, what_answers_badly_is_refused, 0, sizeof bad / sizeof *bad);
     tcase_add_test(tcase, where_no_store_is);
     suite_add_tcase(suite, tcase);

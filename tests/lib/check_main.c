@@ -14,6 +14,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+void add_tests(TCase *tcase, const TTest *const *tests)
+{
+    for (; *tests != NULL; tests++)
+        tcase_add_test(tcase, *tests);
+}
+
 /* Check's START_TEST() appends to a test's name. */
 static int name_len(const char *test)
 {

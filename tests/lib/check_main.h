@@ -11,6 +11,11 @@
 /* Each test program defines it; the runner frees the suite. */
 Suite *test_suite(void);
 
+/* Add each of the tests to @tcase. */
+#define ADD_TESTS(tcase, ...) add_tests(tcase, (const TTest *const[]){__VA_ARGS__, NULL})
+
+void add_tests(TCase *tcase, const TTest *const *tests);
+
 /* Leave a test whose machine lacks something, which is named as by printf. */
 #define SKIP(...)                        \
     do {                                 \

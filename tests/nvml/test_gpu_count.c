@@ -106,10 +106,8 @@ Suite *test_suite(void)
     Suite *suite = suite_create("gpu_count");
     TCase *tcase = tcase_create("gpu_count");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, what_cuda_will_show);
-    tcase_add_test(tcase, one_that_does_not_answer_does_not_count);
-    tcase_add_test(tcase, a_broken_driver_is_no_answer);
-    tcase_add_test(tcase, nobody_waits_for_one_that_hangs);
+    ADD_TESTS(tcase, what_cuda_will_show, one_that_does_not_answer_does_not_count,
+              a_broken_driver_is_no_answer, nobody_waits_for_one_that_hangs);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -218,17 +218,11 @@ Suite *test_suite(void)
     Suite *suite = suite_create("agent");
     TCase *tcase = tcase_create("agent");
     tcase_add_checked_fixture(tcase, agent_job_prepare, agent_job_clean_up);
-    tcase_add_test(tcase, the_table_is_valid);
-    tcase_add_test(tcase, all_succeed);
-    tcase_add_test(tcase, a_failure_stops_the_others_and_is_the_root);
-    tcase_add_test(tcase, a_worker_that_does_not_stop_in_time_is_killed);
-    tcase_add_test(tcase, a_job_is_started_again);
-    tcase_add_test(tcase, the_budget_ends);
-    tcase_add_test(tcase, a_program_that_is_not_there);
-    tcase_add_test(tcase, one_that_cannot_start_ends_those_that_have);
-    tcase_add_test(tcase, an_orphan_does_not_outlive_the_job);
-    tcase_add_test(tcase, a_stuck_process_is_named_and_left);
-    tcase_add_test(tcase, memory_may_run_out_at_any_time);
+    ADD_TESTS(tcase, the_table_is_valid, all_succeed, a_failure_stops_the_others_and_is_the_root,
+              a_worker_that_does_not_stop_in_time_is_killed, a_job_is_started_again,
+              the_budget_ends, a_program_that_is_not_there,
+              one_that_cannot_start_ends_those_that_have, an_orphan_does_not_outlive_the_job,
+              a_stuck_process_is_named_and_left, memory_may_run_out_at_any_time);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -217,13 +217,10 @@ Suite *test_suite(void)
     Suite *suite = suite_create("agent_output");
     TCase *tcase = tcase_create("agent_output");
     tcase_add_checked_fixture(tcase, agent_job_prepare, agent_job_clean_up);
-    tcase_add_test(tcase, a_slow_reader_gets_everything_however_late);
-    tcase_add_test(tcase, a_restart_does_not_wait_for_a_reader);
-    tcase_add_test(tcase, a_pipe_held_open_does_not_hold_up_the_job);
-    tcase_add_test(tcase, a_signal_ends_the_wait_for_a_reader);
-    tcase_add_test(tcase, log_files_are_as_torchruns);
-    tcase_add_test(tcase, a_fifo_in_place_of_a_log_does_not_block);
-    tcase_add_test(tcase, an_error_file_is_quoted);
+    ADD_TESTS(tcase, a_slow_reader_gets_everything_however_late,
+              a_restart_does_not_wait_for_a_reader, a_pipe_held_open_does_not_hold_up_the_job,
+              a_signal_ends_the_wait_for_a_reader, log_files_are_as_torchruns,
+              a_fifo_in_place_of_a_log_does_not_block, an_error_file_is_quoted);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -226,16 +226,11 @@ Suite *test_suite(void)
     Suite *suite = suite_create("agent_signals");
     TCase *tcase = tcase_create("agent_signals");
     tcase_add_checked_fixture(tcase, agent_job_prepare, agent_job_clean_up);
-    tcase_add_test(tcase, a_signal_stops_the_job);
-    tcase_add_test(tcase, a_signal_that_arrives_twice_counts_once);
-    tcase_add_test(tcase, a_repeated_signal_kills);
-    tcase_add_test(tcase, a_forwarded_signal_reaches_every_worker);
-    tcase_add_test(tcase, an_ignored_signal_stays_ignored);
-    tcase_add_test(tcase, an_ignored_child_signal_does_no_harm);
-    tcase_add_test(tcase, without_its_guard_the_job_ends);
-    tcase_add_test(tcase, a_signal_stops_a_job_that_starts);
-    tcase_add_test(tcase, a_repeated_signal_kills_while_a_job_starts);
-    tcase_add_test(tcase, all_succeed_however_slowly_they_start);
+    ADD_TESTS(tcase, a_signal_stops_the_job, a_signal_that_arrives_twice_counts_once,
+              a_repeated_signal_kills, a_forwarded_signal_reaches_every_worker,
+              an_ignored_signal_stays_ignored, an_ignored_child_signal_does_no_harm,
+              without_its_guard_the_job_ends, a_signal_stops_a_job_that_starts,
+              a_repeated_signal_kills_while_a_job_starts, all_succeed_however_slowly_they_start);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -271,16 +271,11 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("buf");
     TCase *bytes = tcase_create("bytes");
-    tcase_add_test(bytes, bytes_come_out_as_they_went_in);
-    tcase_add_test(bytes, the_limit_holds_to_the_byte);
-    tcase_add_test(bytes, a_limit_of_zero_and_one_without_end);
-    tcase_add_test(bytes, growth_keeps_the_bytes);
-    tcase_add_test(bytes, room_in_front_is_used_again);
-    tcase_add_test(bytes, what_was_appended_can_be_taken_back);
-    tcase_add_test(bytes, reserved_bytes_count_once_added);
-    tcase_add_test(bytes, a_large_buffer_is_given_back_when_empty);
-    tcase_add_test(bytes, finish_leaves_an_empty_buffer);
-    tcase_add_test(bytes, a_refusing_heap_changes_nothing);
+    ADD_TESTS(bytes, bytes_come_out_as_they_went_in, the_limit_holds_to_the_byte,
+              a_limit_of_zero_and_one_without_end, growth_keeps_the_bytes,
+              room_in_front_is_used_again, what_was_appended_can_be_taken_back,
+              reserved_bytes_count_once_added, a_large_buffer_is_given_back_when_empty,
+              finish_leaves_an_empty_buffer, a_refusing_heap_changes_nothing);
     suite_add_tcase(suite, bytes);
     TCase *wire = tcase_create("wire");
     tcase_add_test(wire, integers_are_little_endian);

@@ -643,18 +643,14 @@ Suite *test_suite(void)
     tcase_add_test(tcase, the_table_is_sound);
     tcase_add_test(tcase, answers_find_their_requests);
     tcase_add_loop_test(tcase, only_what_does_no_harm_is_sent_again, 0, sizeof ops / sizeof *ops);
-    tcase_add_test(tcase, watches_go_on_before_anything_else);
-    tcase_add_test(tcase, a_server_that_has_forgotten);
-    tcase_add_test(tcase, another_server);
-    tcase_add_test(tcase, a_watch_from_a_version);
+    ADD_TESTS(tcase, watches_go_on_before_anything_else, a_server_that_has_forgotten,
+              another_server, a_watch_from_a_version);
     tcase_add_loop_test(tcase, a_watch_that_is_refused_for_good, 0,
                         sizeof for_good / sizeof *for_good);
     tcase_add_loop_test(tcase, a_watch_that_loses_the_connection, 0, 2);
-    tcase_add_test(tcase, an_ended_watch_stays_ended);
-    tcase_add_test(tcase, deadlines_without_a_connection);
-    tcase_add_test(tcase, a_silent_server_is_given_up);
-    tcase_add_test(tcase, attempts_end_and_become_rare);
-    tcase_add_test(tcase, several_servers_are_dialled_in_turn);
+    ADD_TESTS(tcase, an_ended_watch_stays_ended, deadlines_without_a_connection,
+              a_silent_server_is_given_up, attempts_end_and_become_rare,
+              several_servers_are_dialled_in_turn);
     tcase_add_loop_test(tcase, attempts_do_not_become_too_rare, 0, 4);
     tcase_add_loop_test(tcase, a_server_that_lets_nobody_in, 0, 2);
     tcase_add_test(tcase, a_watch_is_reason_enough_to_ask_again);

@@ -68,11 +68,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("clock");
     TCase *tcase = tcase_create("clock");
-    tcase_add_test(tcase, the_real_clock_goes_forward);
-    tcase_add_test(tcase, the_coarse_clock_lags_behind);
-    tcase_add_test(tcase, a_test_owns_its_time);
-    tcase_add_test(tcase, deadlines_do_not_wrap_around);
-    tcase_add_test(tcase, what_remains_fits_poll);
+    ADD_TESTS(tcase, the_real_clock_goes_forward, the_coarse_clock_lags_behind,
+              a_test_owns_its_time, deadlines_do_not_wrap_around, what_remains_fits_poll);
     suite_add_tcase(suite, tcase);
     return suite;
 }

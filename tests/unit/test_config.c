@@ -400,18 +400,14 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("config");
     TCase *tcase = tcase_create("load");
-    tcase_add_test(tcase, no_launcher_is_a_world_of_one);
-    tcase_add_test(tcase, everything_from_the_environment);
-    tcase_add_test(tcase, tls_with_the_store_and_tls_between_ranks);
-    tcase_add_test(tcase, options_come_first);
+    ADD_TESTS(tcase, no_launcher_is_a_world_of_one, everything_from_the_environment,
+              tls_with_the_store_and_tls_between_ranks, options_come_first);
     tcase_add_loop_test(tcase, malformed_variables_are_named, 0,
                         (int)(sizeof refused / sizeof *refused));
     tcase_add_loop_test(tcase, the_whole_table_is_read, 0, sizeof files / sizeof *files);
-    tcase_add_test(tcase, a_fifo_is_refused_at_once);
-    tcase_add_test(tcase, malformed_options_are_refused);
-    tcase_add_test(tcase, functions_of_the_caller_come_before_the_environment);
-    tcase_add_test(tcase, malformed_functions_are_refused);
-    tcase_add_test(tcase, a_unique_id_is_128_bytes_in_hexadecimal);
+    ADD_TESTS(tcase, a_fifo_is_refused_at_once, malformed_options_are_refused,
+              functions_of_the_caller_come_before_the_environment, malformed_functions_are_refused,
+              a_unique_id_is_128_bytes_in_hexadecimal);
     tcase_add_loop_test(tcase, below_torchrun, 0, sizeof masters / sizeof *masters);
     tcase_add_test(tcase, options_of_the_first_version_are_read);
     suite_add_tcase(suite, tcase);

@@ -338,19 +338,13 @@ Suite *test_suite(void)
     Suite *suite = suite_create("console");
     TCase *tcase = tcase_create("console");
     tcase_add_checked_fixture(tcase, open_loop, NULL);
-    tcase_add_test(tcase, text_comes_out_in_order);
-    tcase_add_test(tcase, the_shells_descriptor_stays_blocking);
-    tcase_add_test(tcase, a_slow_reader_gets_everything);
-    tcase_add_test(tcase, a_stalled_terminal_does_not_block);
-    tcase_add_test(tcase, a_reader_that_is_gone_costs_nothing);
-    tcase_add_test(tcase, a_reader_that_goes_is_noticed);
-    tcase_add_test(tcase, discarding_forgets_the_queue_and_what_follows);
-    tcase_add_test(tcase, a_closed_descriptor_is_a_reader_that_is_gone);
-    tcase_add_test(tcase, a_file_takes_all_at_once);
-    tcase_add_test(tcase, devices_without_poll_work_too);
-    tcase_add_test(tcase, without_memory_a_whole_line_is_lost_and_that_is_said);
-    tcase_add_test(tcase, beyond_the_limit_all_is_lost_until_that_is_said);
-    tcase_add_test(tcase, closing_twice_is_harmless);
+    ADD_TESTS(tcase, text_comes_out_in_order, the_shells_descriptor_stays_blocking,
+              a_slow_reader_gets_everything, a_stalled_terminal_does_not_block,
+              a_reader_that_is_gone_costs_nothing, a_reader_that_goes_is_noticed,
+              discarding_forgets_the_queue_and_what_follows,
+              a_closed_descriptor_is_a_reader_that_is_gone, a_file_takes_all_at_once,
+              devices_without_poll_work_too, without_memory_a_whole_line_is_lost_and_that_is_said,
+              beyond_the_limit_all_is_lost_until_that_is_said, closing_twice_is_harmless);
     suite_add_tcase(suite, tcase);
     return suite;
 }

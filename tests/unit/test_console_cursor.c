@@ -108,14 +108,10 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("console_cursor");
     TCase *tcase = tcase_create("console_cursor");
-    tcase_add_test(tcase, whole_lines_have_their_prefix);
-    tcase_add_test(tcase, a_line_goes_on_behind_its_prefix);
-    tcase_add_test(tcase, others_end_it_first_and_it_begins_again);
-    tcase_add_test(tcase, an_owner_that_leaves_ends_its_line);
-    tcase_add_test(tcase, a_progress_bar_writes_over_itself);
-    tcase_add_test(tcase, two_bars_share_a_line_and_a_line_goes_below);
-    tcase_add_test(tcase, in_a_file_a_return_is_text);
-    tcase_add_test(tcase, it_is_open_for_its_owner);
+    ADD_TESTS(tcase, whole_lines_have_their_prefix, a_line_goes_on_behind_its_prefix,
+              others_end_it_first_and_it_begins_again, an_owner_that_leaves_ends_its_line,
+              a_progress_bar_writes_over_itself, two_bars_share_a_line_and_a_line_goes_below,
+              in_a_file_a_return_is_text, it_is_open_for_its_owner);
     suite_add_tcase(suite, tcase);
     return suite;
 }

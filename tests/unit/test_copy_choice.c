@@ -263,20 +263,12 @@ Suite *test_suite(void)
     Suite *suite = suite_create("copy_choice");
     TCase *tests = tcase_create("copy_choice");
     tcase_add_checked_fixture(tests, setup, NULL);
-    tcase_add_test(tests, the_faster_way_is_kept);
-    tcase_add_test(tests, past_the_caches_must_save_half);
-    tcase_add_test(tests, small_operations_go_through_the_caches);
-    tcase_add_test(tests, both_are_tried_again_in_time);
-    tcase_add_test(tests, what_becomes_slow_is_tried_again_at_once);
-    tcase_add_test(tests, some_slow_ones_change_nothing);
-    tcase_add_test(tests, a_period_follows_the_tries);
-    tcase_add_test(tests, times_are_for_each_byte);
-    tcase_add_test(tests, only_large_ones_are_timed);
-    tcase_add_test(tests, sizes_are_apart);
-    tcase_add_test(tests, every_path_is_tried);
-    tcase_add_test(tests, the_kernel_must_save_something);
-    tcase_add_test(tests, times_that_are_none_are_no_trouble);
-    tcase_add_test(tests, a_path_that_is_not_possible_is_not_taken);
+    ADD_TESTS(tests, the_faster_way_is_kept, past_the_caches_must_save_half,
+              small_operations_go_through_the_caches, both_are_tried_again_in_time,
+              what_becomes_slow_is_tried_again_at_once, some_slow_ones_change_nothing,
+              a_period_follows_the_tries, times_are_for_each_byte, only_large_ones_are_timed,
+              sizes_are_apart, every_path_is_tried, the_kernel_must_save_something,
+              times_that_are_none_are_no_trouble, a_path_that_is_not_possible_is_not_taken);
     suite_add_tcase(suite, tests);
     return suite;
 }

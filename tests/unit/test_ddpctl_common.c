@@ -94,10 +94,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("ddpctl_common");
     TCase *tcase = tcase_create("values");
-    tcase_add_test(tcase, text_is_a_string);
-    tcase_add_test(tcase, other_bytes_are_base64);
-    tcase_add_test(tcase, what_a_terminal_may_see);
-    tcase_add_test(tcase, exit_codes);
+    ADD_TESTS(tcase, text_is_a_string, other_bytes_are_base64, what_a_terminal_may_see, exit_codes);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -205,12 +205,9 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("ddprund_options");
     TCase *tcase = tcase_create("parse");
-    tcase_add_test(tcase, nothing_given);
-    tcase_add_test(tcase, addresses_add_up);
-    tcase_add_test(tcase, the_command_line_replaces_the_environment);
-    tcase_add_test(tcase, every_limit_has_its_option);
-    tcase_add_test(tcase, the_soft_limit_follows_the_hard_one);
-    tcase_add_test(tcase, log_and_authentication);
+    ADD_TESTS(tcase, nothing_given, addresses_add_up, the_command_line_replaces_the_environment,
+              every_limit_has_its_option, the_soft_limit_follows_the_hard_one,
+              log_and_authentication);
     tcase_add_loop_test(tcase, refusals, 0, (int)(sizeof refused / sizeof *refused));
     tcase_add_test(tcase, a_long_address_is_not_cut);
     suite_add_tcase(suite, tcase);

@@ -573,17 +573,11 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, exchanges, 0, SECTIONS);
     tcase_add_loop_test(tcase, exchanges_cut_anywhere, 0, SECTIONS);
     tcase_add_loop_test(tcase, half_a_request_does_nothing, 1, DDPI_TCPSTORE_TYPES);
-    tcase_add_test(tcase, who_does_not_validate_is_closed);
-    tcase_add_test(tcase, unknown_operations_close);
-    tcase_add_test(tcase, lengths_and_counts_are_limited);
-    tcase_add_test(tcase, strings_in_lists_are_limited);
-    tcase_add_test(tcase, a_request_as_a_whole_is_limited);
-    tcase_add_test(tcase, a_full_store_closes_who_fills_it);
-    tcase_add_test(tcase, replies_are_bounded);
-    tcase_add_test(tcase, many_keys_in_many_pieces);
-    tcase_add_test(tcase, clients_see_their_scope_only);
-    tcase_add_test(tcase, an_empty_scope_is_everything);
-    tcase_add_test(tcase, one_wait_at_a_time);
+    ADD_TESTS(tcase, who_does_not_validate_is_closed, unknown_operations_close,
+              lengths_and_counts_are_limited, strings_in_lists_are_limited,
+              a_request_as_a_whole_is_limited, a_full_store_closes_who_fills_it,
+              replies_are_bounded, many_keys_in_many_pieces, clients_see_their_scope_only,
+              an_empty_scope_is_everything, one_wait_at_a_time);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -159,12 +159,9 @@ Suite *test_suite(void)
     Suite *suite = suite_create("dump");
     TCase *tcase = tcase_create("dump");
     tcase_add_checked_fixture(tcase, NULL, teardown);
-    tcase_add_test(tcase, answers_in_any_order);
-    tcase_add_test(tcase, the_latest_generation_counts);
-    tcase_add_test(tcase, text_for_a_person);
-    tcase_add_test(tcase, json_has_the_names_of_pytorch);
-    tcase_add_test(tcase, pickles_are_those_of_python);
-    tcase_add_test(tcase, asks_are_read_as_they_were_put);
+    ADD_TESTS(tcase, answers_in_any_order, the_latest_generation_counts, text_for_a_person,
+              json_has_the_names_of_pytorch, pickles_are_those_of_python,
+              asks_are_read_as_they_were_put);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -118,10 +118,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("dying");
     TCase *tcase = tcase_create("dying");
-    tcase_add_test(tcase, a_living_process_keeps_priority_and_processors);
-    tcase_add_test(tcase, a_dying_process_comes_last);
-    tcase_add_test(tcase, a_zombie_is_dead_and_stays_as_it_is);
-    tcase_add_test(tcase, any_id_is_harmless);
+    ADD_TESTS(tcase, a_living_process_keeps_priority_and_processors, a_dying_process_comes_last,
+              a_zombie_is_dead_and_stays_as_it_is, any_id_is_harmless);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -672,9 +672,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, what_does_not_fit_breaks_the_edge, 0, 2);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("wire");
-    tcase_add_test(tcase, calls_on_the_wire);
-    tcase_add_test(tcase, every_bit_of_a_call_is_in_its_digest);
-    tcase_add_test(tcase, the_longest_call);
+    ADD_TESTS(tcase, calls_on_the_wire, every_bit_of_a_call_is_in_its_digest, the_longest_call);
     tcase_add_loop_test(tcase, cards_on_the_wire, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;

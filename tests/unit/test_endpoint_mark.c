@@ -97,10 +97,8 @@ Suite *test_suite(void)
     Suite *suite = suite_create("endpoint_mark");
     TCase *tcase = tcase_create("endpoint_mark");
     tcase_add_checked_fixture(tcase, make_dir, remove_dir);
-    tcase_add_test(tcase, it_is_found_until_it_is_removed);
-    tcase_add_test(tcase, everywhere_is_there_too);
-    tcase_add_test(tcase, what_is_no_mark_does_not_count);
-    tcase_add_test(tcase, a_directory_that_cannot_be_made);
+    ADD_TESTS(tcase, it_is_found_until_it_is_removed, everywhere_is_there_too,
+              what_is_no_mark_does_not_count, a_directory_that_cannot_be_made);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -157,16 +157,12 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("error");
     TCase *tcase = tcase_create("sentences");
-    tcase_add_test(tcase, set_fills_everything);
-    tcase_add_test(tcase, sys_adds_the_reason);
-    tcase_add_test(tcase, wrap_puts_context_in_front);
-    tcase_add_test(tcase, advise_puts_the_remedy_behind);
-    tcase_add_test(tcase, nomem_names_the_size);
-    tcase_add_test(tcase, the_result_is_the_same_without_an_error_object);
+    ADD_TESTS(tcase, set_fills_everything, sys_adds_the_reason, wrap_puts_context_in_front,
+              advise_puts_the_remedy_behind, nomem_names_the_size,
+              the_result_is_the_same_without_an_error_object);
     tcase_add_loop_test(tcase, long_sentences_are_cut_and_say_so, 0, 24);
-    tcase_add_test(tcase, a_sentence_cannot_drive_the_terminal);
-    tcase_add_test(tcase, too_many_open_files_come_with_advice);
-    tcase_add_test(tcase, other_errors_come_without);
+    ADD_TESTS(tcase, a_sentence_cannot_drive_the_terminal, too_many_open_files_come_with_advice,
+              other_errors_come_without);
     suite_add_tcase(suite, tcase);
     return suite;
 }

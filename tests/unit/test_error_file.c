@@ -305,22 +305,13 @@ Suite *test_suite(void)
     Suite *suite = suite_create("error_file");
     TCase *tcase = tcase_create("error_file");
     tcase_add_checked_fixture(tcase, make_dir, remove_dir);
-    tcase_add_test(tcase, both_forms_are_read);
-    tcase_add_test(tcase, other_text_is_a_message);
-    tcase_add_test(tcase, bytes_are_not_text);
-    tcase_add_test(tcase, an_empty_file_says_nothing);
-    tcase_add_test(tcase, the_copy_has_the_code);
-    tcase_add_test(tcase, the_copy_of_a_text_is_what_record_writes);
-    tcase_add_test(tcase, our_own_replaces_what_was_there);
-    tcase_add_test(tcase, our_own_that_cannot_be_written_is_named);
-    tcase_add_test(tcase, deep_nesting_does_not_end_us);
-    tcase_add_test(tcase, a_missing_file_is_the_usual_case);
-    tcase_add_test(tcase, a_fifo_does_not_hold_us);
-    tcase_add_test(tcase, a_directory_is_refused);
-    tcase_add_test(tcase, a_symlink_is_not_followed);
-    tcase_add_test(tcase, size_is_checked_before_anything_is_read);
-    tcase_add_test(tcase, the_largest_file_is_read);
-    tcase_add_test(tcase, without_memory_it_is_an_error);
+    ADD_TESTS(tcase, both_forms_are_read, other_text_is_a_message, bytes_are_not_text,
+              an_empty_file_says_nothing, the_copy_has_the_code,
+              the_copy_of_a_text_is_what_record_writes, our_own_replaces_what_was_there,
+              our_own_that_cannot_be_written_is_named, deep_nesting_does_not_end_us,
+              a_missing_file_is_the_usual_case, a_fifo_does_not_hold_us, a_directory_is_refused,
+              a_symlink_is_not_followed, size_is_checked_before_anything_is_read,
+              the_largest_file_is_read, without_memory_it_is_an_error);
     suite_add_tcase(suite, tcase);
     return suite;
 }

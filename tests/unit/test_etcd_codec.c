@@ -200,13 +200,10 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    const TTest *const tests[] = {
-        base64,   requests, errors_of_all_versions, what_is_no_answer, transactions_and_streams,
-        addresses};
     Suite *suite = suite_create("etcd_codec");
     TCase *group = tcase_create("pure");
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        tcase_add_test(group, tests[i]);
+    ADD_TESTS(group, base64, requests, errors_of_all_versions, what_is_no_answer,
+              transactions_and_streams, addresses);
     suite_add_tcase(suite, group);
     return suite;
 }

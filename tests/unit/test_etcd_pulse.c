@@ -181,14 +181,11 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    const TTest *const tests[] = {a_process_that_ends, a_connection_that_ends,
-                                  a_process_that_was_never_met, another_one_is_followed,
-                                  the_machine_is_sound};
     Suite *suite = suite_create("etcd_pulse");
     TCase *group = tcase_create("loop");
     tcase_add_checked_fixture(group, pulse_setup, pulse_teardown);
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        tcase_add_test(group, tests[i]);
+    ADD_TESTS(group, a_process_that_ends, a_connection_that_ends, a_process_that_was_never_met,
+              another_one_is_followed, the_machine_is_sound);
     suite_add_tcase(suite, group);
     return suite;
 }

@@ -583,15 +583,11 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    const TTest *const tests[] = {
-        both_keep_the_same,        long_turns,         deletions_in_progress,
-        a_history_that_forgets,    a_long_turn_is_one, what_is_too_long_is_refused,
-        damaged_records_are_named, pages_fit,          what_waits_is_counted,
-    };
     Suite *suite = suite_create("etcd_sink");
     TCase *group = tcase_create("both");
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        tcase_add_test(group, tests[i]);
+    ADD_TESTS(group, both_keep_the_same, long_turns, deletions_in_progress, a_history_that_forgets,
+              a_long_turn_is_one, what_is_too_long_is_refused, damaged_records_are_named, pages_fit,
+              what_waits_is_counted);
     suite_add_tcase(suite, group);
     return suite;
 }

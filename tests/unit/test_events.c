@@ -340,15 +340,10 @@ Suite *test_suite(void)
     Suite *suite = suite_create("events");
     TCase *file = tcase_create("file");
     tcase_add_checked_fixture(file, open_file, close_events);
-    tcase_add_test(file, a_recovery);
-    tcase_add_test(file, a_change_of_members_is_no_failure);
-    tcase_add_test(file, an_end_in_a_recovery);
-    tcase_add_test(file, any_bytes_become_json);
-    tcase_add_test(file, a_file_is_appended_to);
-    tcase_add_test(file, a_full_disk_loses_lines);
-    tcase_add_test(file, a_slow_reader_of_a_fifo_loses_lines);
-    tcase_add_test(file, the_log_is_optional);
-    tcase_add_test(file, a_path_that_cannot_be_opened_is_named);
+    ADD_TESTS(file, a_recovery, a_change_of_members_is_no_failure, an_end_in_a_recovery,
+              any_bytes_become_json, a_file_is_appended_to, a_full_disk_loses_lines,
+              a_slow_reader_of_a_fifo_loses_lines, the_log_is_optional,
+              a_path_that_cannot_be_opened_is_named);
     suite_add_tcase(suite, file);
     TCase *console = tcase_create("console");
     tcase_add_checked_fixture(console, open_console, close_events);

@@ -80,11 +80,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("excerpt");
     TCase *tcase = tcase_create("excerpt");
-    tcase_add_test(tcase, as_it_is);
-    tcase_add_test(tcase, with_the_frames_outside_the_decorator);
-    tcase_add_test(tcase, of_several_the_heading_is_its_own);
-    tcase_add_test(tcase, behind_pytorchs_rank);
-    tcase_add_test(tcase, anything_else_is_not_it);
+    ADD_TESTS(tcase, as_it_is, with_the_frames_outside_the_decorator,
+              of_several_the_heading_is_its_own, behind_pytorchs_rank, anything_else_is_not_it);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -104,11 +104,8 @@ Suite *test_suite(void)
     Suite *suite = suite_create("rate");
     TCase *tcase = tcase_create("buckets");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_burst_and_no_more);
-    tcase_add_test(tcase, time_brings_tokens_back);
-    tcase_add_test(tcase, a_bucket_does_not_run_over);
-    tcase_add_test(tcase, looking_costs_nothing);
-    tcase_add_test(tcase, the_oldest_gives_way);
+    ADD_TESTS(tcase, a_burst_and_no_more, time_brings_tokens_back, a_bucket_does_not_run_over,
+              looking_costs_nothing, the_oldest_gives_way);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -396,21 +396,12 @@ Suite *test_suite(void)
     Suite *suite = suite_create("flight_compare");
     TCase *tcase = tcase_create("flight_compare");
     tcase_add_checked_fixture(tcase, NULL, forget_all);
-    tcase_add_test(tcase, one_rank_has_not_called);
-    tcase_add_test(tcase, one_rank_called_something_else);
-    tcase_add_test(tcase, one_rank_has_other_counts);
-    tcase_add_test(tcase, two_ranks_have_other_counts_of_each_other);
-    tcase_add_test(tcase, counts_of_some_ranks_show_nothing);
-    tcase_add_test(tcase, some_ranks_are_still_inside);
-    tcase_add_test(tcase, nothing_is_wrong);
-    tcase_add_test(tcase, a_rank_has_not_joined);
-    tcase_add_test(tcase, a_refused_call_does_not_count);
-    tcase_add_test(tcase, messages_are_noted);
-    tcase_add_test(tcase, the_rank_behind_is_found);
-    tcase_add_test(tcase, the_rank_that_differs_is_found);
-    tcase_add_test(tcase, a_rank_without_records_is_counted);
-    tcase_add_test(tcase, communicators_are_told_apart);
-    tcase_add_test(tcase, memory_runs_out);
+    ADD_TESTS(tcase, one_rank_has_not_called, one_rank_called_something_else,
+              one_rank_has_other_counts, two_ranks_have_other_counts_of_each_other,
+              counts_of_some_ranks_show_nothing, some_ranks_are_still_inside, nothing_is_wrong,
+              a_rank_has_not_joined, a_refused_call_does_not_count, messages_are_noted,
+              the_rank_behind_is_found, the_rank_that_differs_is_found,
+              a_rank_without_records_is_counted, communicators_are_told_apart, memory_runs_out);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -195,13 +195,9 @@ Suite *test_suite(void)
     Suite *suite = suite_create("flight_log");
     TCase *tcase = tcase_create("flight_log");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, what_was_written_is_read);
-    tcase_add_test(tcase, a_ring_keeps_the_last_records);
-    tcase_add_test(tcase, groups_beyond_the_room_are_forgotten);
-    tcase_add_test(tcase, what_is_no_copy_is_refused);
-    tcase_add_test(tcase, a_hostile_writer_harms_no_reader);
-    tcase_add_test(tcase, log_memory_runs_out);
-    tcase_add_test(tcase, capacities_are_powers_of_two);
+    ADD_TESTS(tcase, what_was_written_is_read, a_ring_keeps_the_last_records,
+              groups_beyond_the_room_are_forgotten, what_is_no_copy_is_refused,
+              a_hostile_writer_harms_no_reader, log_memory_runs_out, capacities_are_powers_of_two);
     suite_add_tcase(suite, tcase);
     return suite;
 }

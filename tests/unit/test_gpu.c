@@ -160,16 +160,9 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("gpu");
     TCase *tcase = tcase_create("gpu");
-    tcase_add_test(tcase, without_a_list_all_are_seen);
-    tcase_add_test(tcase, indices);
-    tcase_add_test(tcase, a_list_ends_at_the_first_bad_entry);
-    tcase_add_test(tcase, uuids_may_be_cut);
-    tcase_add_test(tcase, kinds_do_not_mix);
-    tcase_add_test(tcase, twice_is_none);
-    tcase_add_test(tcase, of_instances_a_process_gets_one);
-    tcase_add_test(tcase, without_an_instance_a_split_gpu_is_no_device);
-    tcase_add_test(tcase, labels);
-    tcase_add_test(tcase, sizes);
+    ADD_TESTS(tcase, without_a_list_all_are_seen, indices, a_list_ends_at_the_first_bad_entry,
+              uuids_may_be_cut, kinds_do_not_mix, twice_is_none, of_instances_a_process_gets_one,
+              without_an_instance_a_split_gpu_is_no_device, labels, sizes);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -89,10 +89,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("gpu_fault");
     TCase *tcase = tcase_create("gpu_fault");
-    tcase_add_test(tcase, the_well_known_ones_blame_the_right_one);
-    tcase_add_test(tcase, every_one_has_its_sentences);
-    tcase_add_test(tcase, names);
-    tcase_add_test(tcase, what_explains_an_end);
+    ADD_TESTS(tcase, the_well_known_ones_blame_the_right_one, every_one_has_its_sentences, names,
+              what_explains_an_end);
     suite_add_tcase(suite, tcase);
     return suite;
 }

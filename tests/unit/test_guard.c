@@ -496,20 +496,14 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("guard");
     TCase *tcase = tcase_create("guard");
-    tcase_add_test(tcase, the_exit_code_is_passed_on);
-    tcase_add_test(tcase, an_ignored_child_signal_does_no_harm);
-    tcase_add_test(tcase, what_a_killed_agent_left_is_ended);
-    tcase_add_test(tcase, signals_are_forwarded);
-    tcase_add_test(tcase, the_agent_sees_the_end_of_the_guard);
-    tcase_add_test(tcase, a_stopped_agent_goes_on_when_the_guard_is_killed);
-    tcase_add_test(tcase, no_signal_is_lost_before_the_agent_is_ready);
-    tcase_add_test(tcase, the_connection_ends_after_all_else);
-    tcase_add_test(tcase, an_unread_message_does_not_spoil_the_end);
-    tcase_add_test(tcase, workers_of_a_stopped_agent_are_ended_in_time);
-    tcase_add_test(tcase, a_worker_without_its_first_thread_is_ended_in_time);
-    tcase_add_test(tcase, a_fence_that_moves_kills_no_worker);
-    tcase_add_test(tcase, a_full_pipe_does_not_hold_it);
-    tcase_add_test(tcase, a_terminal_does_not_stop_it);
+    ADD_TESTS(
+        tcase, the_exit_code_is_passed_on, an_ignored_child_signal_does_no_harm,
+        what_a_killed_agent_left_is_ended, signals_are_forwarded,
+        the_agent_sees_the_end_of_the_guard, a_stopped_agent_goes_on_when_the_guard_is_killed,
+        no_signal_is_lost_before_the_agent_is_ready, the_connection_ends_after_all_else,
+        an_unread_message_does_not_spoil_the_end, workers_of_a_stopped_agent_are_ended_in_time,
+        a_worker_without_its_first_thread_is_ended_in_time, a_fence_that_moves_kills_no_worker,
+        a_full_pipe_does_not_hold_it, a_terminal_does_not_stop_it);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -544,26 +544,17 @@ Suite *test_suite(void)
     Suite *suite = suite_create("handshake");
     TCase *handshake = tcase_create("handshake");
     tcase_add_checked_fixture(handshake, NULL, end_talk);
-    tcase_add_test(handshake, the_same_token_opens);
-    tcase_add_test(handshake, another_token_is_denied);
-    tcase_add_test(handshake, a_key_opens_as_its_identity_only);
-    tcase_add_test(handshake, a_key_fits_one_store_only);
-    tcase_add_test(handshake, a_refusal_to_who_has_proven_himself_is_proven);
-    tcase_add_test(handshake, other_refusals_are_not);
-    tcase_add_test(handshake, who_has_to_prove_is_told_how);
-    tcase_add_test(handshake, who_wants_proof_gets_it);
+    ADD_TESTS(handshake, the_same_token_opens, another_token_is_denied,
+              a_key_opens_as_its_identity_only, a_key_fits_one_store_only,
+              a_refusal_to_who_has_proven_himself_is_proven, other_refusals_are_not,
+              who_has_to_prove_is_told_how, who_wants_proof_gets_it);
     tcase_add_loop_test(handshake, every_flipped_bit_keeps_it_shut, 0, 4);
-    tcase_add_test(handshake, a_recording_opens_nothing);
-    tcase_add_test(handshake, a_proof_has_its_place);
-    tcase_add_test(handshake, requests_are_sealed);
-    tcase_add_test(handshake, dropped_requests_are_missed);
-    tcase_add_test(handshake, replies_are_sealed);
+    ADD_TESTS(handshake, a_recording_opens_nothing, a_proof_has_its_place, requests_are_sealed,
+              dropped_requests_are_missed, replies_are_sealed);
     suite_add_tcase(suite, handshake);
     TCase *roles = tcase_create("roles");
-    tcase_add_test(roles, what_roles_may_do);
-    tcase_add_test(roles, a_worker_keeps_to_its_generation);
-    tcase_add_test(roles, its_transactions_too);
-    tcase_add_test(roles, rounds_are_for_agents_to_change);
+    ADD_TESTS(roles, what_roles_may_do, a_worker_keeps_to_its_generation, its_transactions_too,
+              rounds_are_for_agents_to_change);
     suite_add_tcase(suite, roles);
     return suite;
 }

@@ -145,11 +145,9 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("history");
     TCase *tcase = tcase_create("judge");
-    tcase_add_test(tcase, good_histories_pass);
-    tcase_add_test(tcase, lies_are_found);
-    tcase_add_test(tcase, what_nobody_answered_may_have_happened_or_not);
-    tcase_add_test(tcase, counts_and_deletions);
-    tcase_add_test(tcase, a_log_with_a_gap_is_found);
+    ADD_TESTS(tcase, good_histories_pass, lies_are_found,
+              what_nobody_answered_may_have_happened_or_not, counts_and_deletions,
+              a_log_with_a_gap_is_found);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -132,12 +132,9 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("host");
     TCase *tcase = tcase_create("host");
-    tcase_add_test(tcase, numbers_of_workers);
-    tcase_add_test(tcase, what_is_no_number_of_workers);
-    tcase_add_test(tcase, a_reserved_port_is_there_for_a_worker);
-    tcase_add_test(tcase, names);
-    tcase_add_test(tcase, descriptors_that_were_closed);
-    tcase_add_test(tcase, files_are_to_be_had_up_to_the_hard_limit);
+    ADD_TESTS(tcase, numbers_of_workers, what_is_no_number_of_workers,
+              a_reserved_port_is_there_for_a_worker, names, descriptors_that_were_closed,
+              files_are_to_be_had_up_to_the_hard_limit);
     suite_add_tcase(suite, tcase);
     return suite;
 }

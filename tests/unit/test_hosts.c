@@ -357,11 +357,8 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, what_is_refused, 0, sizeof refused / sizeof *refused);
     tcase_add_test(tcase, ten_thousand_lines);
     tcase_add_loop_test(tcase, what_is_chosen, 0, sizeof choices / sizeof *choices);
-    tcase_add_test(tcase, words_survive_a_shell);
-    tcase_add_test(tcase, a_launcher_has_words);
-    tcase_add_test(tcase, what_a_host_is_started_with);
-    tcase_add_test(tcase, a_command_may_be_too_long);
-    tcase_add_test(tcase, a_leash_says_what_was_put_on_it);
+    ADD_TESTS(tcase, words_survive_a_shell, a_launcher_has_words, what_a_host_is_started_with,
+              a_command_may_be_too_long, a_leash_says_what_was_put_on_it);
     tcase_add_loop_test(tcase, what_is_no_leash, 0, sizeof leash_refused / sizeof *leash_refused);
     tcase_add_test(tcase, when_a_host_is_tried_again);
     suite_add_tcase(suite, tcase);

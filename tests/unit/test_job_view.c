@@ -443,21 +443,11 @@ Suite *test_suite(void)
     Suite *suite = suite_create("job_view");
     TCase *tcase = tcase_create("core");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, names_of_jobs);
-    tcase_add_test(tcase, a_job_from_its_keys);
-    tcase_add_test(tcase, keys_of_others_tell_nothing);
-    tcase_add_test(tcase, the_latest_value_counts);
-    tcase_add_test(tcase, a_verdict_outlives_the_job);
-    tcase_add_test(tcase, what_is_wanted);
-    tcase_add_test(tcase, sizes);
-    tcase_add_test(tcase, nodes_that_are_left);
-    tcase_add_test(tcase, many_nodes_in_any_order);
-    tcase_add_test(tcase, without_memory);
-    tcase_add_test(tcase, shown_to_people);
-    tcase_add_test(tcase, nodes_that_are_left_out);
-    tcase_add_test(tcase, what_strangers_wrote_is_masked);
-    tcase_add_test(tcase, shown_to_programs);
-    tcase_add_test(tcase, shown_without_memory);
+    ADD_TESTS(tcase, names_of_jobs, a_job_from_its_keys, keys_of_others_tell_nothing,
+              the_latest_value_counts, a_verdict_outlives_the_job, what_is_wanted, sizes,
+              nodes_that_are_left, many_nodes_in_any_order, without_memory, shown_to_people,
+              nodes_that_are_left_out, what_strangers_wrote_is_masked, shown_to_programs,
+              shown_without_memory);
     suite_add_tcase(suite, tcase);
     return suite;
 }

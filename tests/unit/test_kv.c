@@ -310,20 +310,11 @@ Suite *test_suite(void)
     Suite *suite = suite_create("kv");
     TCase *tcase = tcase_create("core");
     tcase_add_checked_fixture(tcase, kv_setup, kv_teardown);
-    tcase_add_test(tcase, set_and_get);
-    tcase_add_test(tcase, delete_and_prefix);
-    tcase_add_test(tcase, add_keeps_decimal_text);
-    tcase_add_test(tcase, compare_and_swap);
-    tcase_add_test(tcase, list_is_sorted_by_bytes);
-    tcase_add_test(tcase, a_get_waits);
-    tcase_add_test(tcase, deadlines);
-    tcase_add_test(tcase, one_request_is_canceled);
-    tcase_add_test(tcase, waits_for_all_at_the_same_time);
-    tcase_add_test(tcase, barriers_open_and_can_be_used_again);
-    tcase_add_test(tcase, barriers_lose_those_who_leave);
-    tcase_add_test(tcase, barrier_counts_must_match);
-    tcase_add_test(tcase, a_client_takes_its_waits_along);
-    tcase_add_test(tcase, limits_hold);
+    ADD_TESTS(tcase, set_and_get, delete_and_prefix, add_keeps_decimal_text, compare_and_swap,
+              list_is_sorted_by_bytes, a_get_waits, deadlines, one_request_is_canceled,
+              waits_for_all_at_the_same_time, barriers_open_and_can_be_used_again,
+              barriers_lose_those_who_leave, barrier_counts_must_match,
+              a_client_takes_its_waits_along, limits_hold);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -380,11 +380,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("kv_gone");
     TCase *tcase = tcase_create("gone");
-    tcase_add_test(tcase, nobody_sees_that_it_takes_turns);
-    tcase_add_test(tcase, a_turn_drops_its_share);
-    tcase_add_test(tcase, so_with_queues);
-    tcase_add_test(tcase, sessions_take_turns);
-    tcase_add_test(tcase, leases_end_in_turns);
+    ADD_TESTS(tcase, nobody_sees_that_it_takes_turns, a_turn_drops_its_share, so_with_queues,
+              sessions_take_turns, leases_end_in_turns);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -212,15 +212,10 @@ Suite *test_suite(void)
     Suite *suite = suite_create("kv_queue");
     TCase *tcase = tcase_create("core");
     tcase_add_checked_fixture(tcase, kv_setup, kv_teardown);
-    tcase_add_test(tcase, first_in_first_out);
-    tcase_add_test(tcase, queues_and_keys_have_names_of_their_own);
-    tcase_add_test(tcase, a_queue_that_is_not_empty_is_there);
-    tcase_add_test(tcase, each_value_wakes_one);
-    tcase_add_test(tcase, who_does_not_take_it_leaves_it_to_the_next);
-    tcase_add_test(tcase, nobody_is_woken_for_what_is_taken);
-    tcase_add_test(tcase, a_queue_outlives_whom_it_woke);
-    tcase_add_test(tcase, a_wait_for_more_than_the_queue);
-    tcase_add_test(tcase, queues_are_paid_for);
+    ADD_TESTS(tcase, first_in_first_out, queues_and_keys_have_names_of_their_own,
+              a_queue_that_is_not_empty_is_there, each_value_wakes_one,
+              who_does_not_take_it_leaves_it_to_the_next, nobody_is_woken_for_what_is_taken,
+              a_queue_outlives_whom_it_woke, a_wait_for_more_than_the_queue, queues_are_paid_for);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -248,14 +248,9 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("kv_room");
     TCase *tcase = tcase_create("room");
-    tcase_add_test(tcase, each_leaves_as_much_as_it_has);
-    tcase_add_test(tcase, bytes_and_sessions_are_shared_too);
-    tcase_add_test(tcase, whoever_waits_pays);
-    tcase_add_test(tcase, a_number_for_each);
-    tcase_add_test(tcase, the_largest_is_named);
-    tcase_add_test(tcase, the_rounds_have_room_of_their_own);
-    tcase_add_test(tcase, and_it_ends_too);
-    tcase_add_test(tcase, every_way_in_is_counted);
+    ADD_TESTS(tcase, each_leaves_as_much_as_it_has, bytes_and_sessions_are_shared_too,
+              whoever_waits_pays, a_number_for_each, the_largest_is_named,
+              the_rounds_have_room_of_their_own, and_it_ends_too, every_way_in_is_counted);
     suite_add_tcase(suite, tcase);
     return suite;
 }

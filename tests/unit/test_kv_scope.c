@@ -320,15 +320,11 @@ Suite *test_suite(void)
     Suite *suite = suite_create("kv_scope");
     TCase *tcase = tcase_create("core");
     tcase_add_checked_fixture(tcase, kv_setup, leave_all);
-    tcase_add_test(tcase, each_sees_its_own);
-    tcase_add_test(tcase, watches_and_waits_stay_inside);
-    tcase_add_test(tcase, waits_for_several_keys_stay_inside);
-    tcase_add_test(tcase, sentences_show_keys_as_the_client_sees_them);
-    tcase_add_test(tcase, what_is_reserved_is_the_owner_s);
-    tcase_add_test(tcase, nobody_can_keep_the_owner_from_it);
-    tcase_add_test(tcase, transactions_stay_inside);
-    tcase_add_test(tcase, the_longest_key_fits_behind_the_longest_prefix);
-    tcase_add_test(tcase, random_scopes_and_keys);
+    ADD_TESTS(tcase, each_sees_its_own, watches_and_waits_stay_inside,
+              waits_for_several_keys_stay_inside, sentences_show_keys_as_the_client_sees_them,
+              what_is_reserved_is_the_owner_s, nobody_can_keep_the_owner_from_it,
+              transactions_stay_inside, the_longest_key_fits_behind_the_longest_prefix,
+              random_scopes_and_keys);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -225,13 +225,9 @@ Suite *test_suite(void)
     Suite *suite = suite_create("kv_session");
     TCase *tcase = tcase_create("core");
     tcase_add_checked_fixture(tcase, kv_setup, kv_teardown);
-    tcase_add_test(tcase, a_lease_lasts_to_the_millisecond);
-    tcase_add_test(tcase, only_the_token_opens);
-    tcase_add_test(tcase, the_last_change_decides);
-    tcase_add_test(tcase, those_who_watch_see_keys_vanish);
-    tcase_add_test(tcase, limits_hold);
-    tcase_add_test(tcase, what_is_held_ends_with_its_holder);
-    tcase_add_test(tcase, the_last_holder_counts);
+    ADD_TESTS(tcase, a_lease_lasts_to_the_millisecond, only_the_token_opens,
+              the_last_change_decides, those_who_watch_see_keys_vanish, limits_hold,
+              what_is_held_ends_with_its_holder, the_last_holder_counts);
     suite_add_tcase(suite, tcase);
     return suite;
 }

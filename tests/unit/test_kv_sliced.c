@@ -282,14 +282,9 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("kv_work");
     TCase *tcase = tcase_create("work");
-    tcase_add_test(tcase, a_list_takes_its_share_of_each_turn);
-    tcase_add_test(tcase, what_changes_meanwhile);
-    tcase_add_test(tcase, all_may_go_meanwhile);
-    tcase_add_test(tcase, one_after_the_other_and_small_ones_before);
-    tcase_add_test(tcase, no_work_no_answer);
-    tcase_add_test(tcase, who_goes_is_forgotten);
-    tcase_add_test(tcase, a_count_is_exact);
-    tcase_add_test(tcase, looks_into_the_past_wait_for_their_turn);
+    ADD_TESTS(tcase, a_list_takes_its_share_of_each_turn, what_changes_meanwhile,
+              all_may_go_meanwhile, one_after_the_other_and_small_ones_before, no_work_no_answer,
+              who_goes_is_forgotten, a_count_is_exact, looks_into_the_past_wait_for_their_turn);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -330,17 +330,11 @@ Suite *test_suite(void)
     Suite *suite = suite_create("kv_more");
     TCase *tcase = tcase_create("core");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, compare_set_says_what_is_there);
-    tcase_add_test(tcase, compare_set_wakes_only_when_something_changes);
-    tcase_add_test(tcase, numbers_are_read_leniently);
-    tcase_add_test(tcase, append_extends);
-    tcase_add_test(tcase, append_keeps_to_the_limits);
-    tcase_add_test(tcase, many_at_a_time);
-    tcase_add_test(tcase, many_are_set_or_none);
-    tcase_add_test(tcase, each_key_need_not_stay);
-    tcase_add_test(tcase, a_new_wait_takes_the_place_of_the_last);
-    tcase_add_test(tcase, arrivals_are_counted_in_the_key);
-    tcase_add_test(tcase, any_write_releases_who_has_arrived);
+    ADD_TESTS(tcase, compare_set_says_what_is_there, compare_set_wakes_only_when_something_changes,
+              numbers_are_read_leniently, append_extends, append_keeps_to_the_limits,
+              many_at_a_time, many_are_set_or_none, each_key_need_not_stay,
+              a_new_wait_takes_the_place_of_the_last, arrivals_are_counted_in_the_key,
+              any_write_releases_who_has_arrived);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -160,11 +160,8 @@ Suite *test_suite(void)
     Suite *suite = suite_create("kv_txn");
     TCase *tcase = tcase_create("core");
     tcase_add_checked_fixture(tcase, kv_setup, kv_teardown);
-    tcase_add_test(tcase, conditions);
-    tcase_add_test(tcase, all_changes_or_none);
-    tcase_add_test(tcase, what_is_no_transaction);
-    tcase_add_test(tcase, limits_refuse_the_whole);
-    tcase_add_test(tcase, those_who_wait_see_the_whole);
+    ADD_TESTS(tcase, conditions, all_changes_or_none, what_is_no_transaction,
+              limits_refuse_the_whole, those_who_wait_see_the_whole);
     suite_add_tcase(suite, tcase);
     return suite;
 }

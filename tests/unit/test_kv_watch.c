@@ -286,12 +286,9 @@ Suite *test_suite(void)
     Suite *suite = suite_create("kv_watch");
     TCase *tcase = tcase_create("core");
     tcase_add_checked_fixture(tcase, kv_setup, kv_teardown);
-    tcase_add_test(tcase, every_kind_of_change_is_told);
-    tcase_add_test(tcase, names_and_prefixes);
-    tcase_add_test(tcase, a_watch_may_begin_in_the_past);
-    tcase_add_test(tcase, the_history_is_bounded);
-    tcase_add_test(tcase, limits_and_flags);
-    tcase_add_test(tcase, none_lost_none_reordered);
+    ADD_TESTS(tcase, every_kind_of_change_is_told, names_and_prefixes,
+              a_watch_may_begin_in_the_past, the_history_is_bounded, limits_and_flags,
+              none_lost_none_reordered);
     suite_add_tcase(suite, tcase);
     return suite;
 }

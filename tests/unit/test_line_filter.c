@@ -92,11 +92,9 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("line_filter");
     TCase *tcase = tcase_create("line_filter");
-    tcase_add_test(tcase, one_of_the_words_is_enough);
-    tcase_add_test(tcase, two_commas_are_one_of_a_word);
-    tcase_add_test(tcase, an_empty_word_is_everywhere_and_an_empty_list_nowhere);
-    tcase_add_test(tcase, lines_have_a_prefix_and_an_end);
-    tcase_add_test(tcase, a_full_disk_ends_it);
+    ADD_TESTS(tcase, one_of_the_words_is_enough, two_commas_are_one_of_a_word,
+              an_empty_word_is_everywhere_and_an_empty_list_nowhere, lines_have_a_prefix_and_an_end,
+              a_full_disk_ends_it);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -230,15 +230,11 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("linebuf");
     TCase *tcase = tcase_create("linebuf");
-    tcase_add_test(tcase, any_cut_gives_the_same_lines);
-    tcase_add_test(tcase, carriage_returns_are_text_in_a_file);
-    tcase_add_test(tcase, carriage_returns_end_lines_on_a_terminal);
-    tcase_add_test(tcase, nul_bytes_are_bytes);
-    tcase_add_test(tcase, an_empty_piece_changes_nothing);
-    tcase_add_test(tcase, what_is_kept_has_an_age);
-    tcase_add_test(tcase, a_line_beyond_the_limit_comes_in_pieces);
-    tcase_add_test(tcase, without_memory_lines_are_torn_but_not_lost);
-    tcase_add_test(tcase, a_growing_line_survives_a_refused_allocation);
+    ADD_TESTS(tcase, any_cut_gives_the_same_lines, carriage_returns_are_text_in_a_file,
+              carriage_returns_end_lines_on_a_terminal, nul_bytes_are_bytes,
+              an_empty_piece_changes_nothing, what_is_kept_has_an_age,
+              a_line_beyond_the_limit_comes_in_pieces, without_memory_lines_are_torn_but_not_lost,
+              a_growing_line_survives_a_refused_allocation);
     suite_add_tcase(suite, tcase);
     return suite;
 }

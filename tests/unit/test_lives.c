@@ -222,9 +222,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, all_notice_a_death, 0, 8);
     tcase_add_loop_test(tcase, neighbours_die_at_once, 0, RANKS_MAX);
     tcase_add_loop_test(tcase, a_rank_dies_whose_watcher_has_left, 0, 4);
-    tcase_add_test(tcase, a_forked_child_may_leave);
-    tcase_add_test(tcase, a_garbled_page_harms_nothing);
-    tcase_add_test(tcase, no_memory);
+    ADD_TESTS(tcase, a_forked_child_may_leave, a_garbled_page_harms_nothing, no_memory);
     suite_add_tcase(suite, tcase);
     return suite;
 }

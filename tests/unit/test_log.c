@@ -94,12 +94,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("log");
     TCase *tcase = tcase_create("log");
-    tcase_add_test(tcase, a_line_arrives_formatted);
-    tcase_add_test(tcase, only_wanted_levels_arrive);
-    tcase_add_test(tcase, no_sink_drops_everything);
-    tcase_add_test(tcase, a_long_line_is_cut);
-    tcase_add_test(tcase, control_characters_cannot_forge_a_line);
-    tcase_add_test(tcase, levels_have_names);
+    ADD_TESTS(tcase, a_line_arrives_formatted, only_wanted_levels_arrive, no_sink_drops_everything,
+              a_long_line_is_cut, control_characters_cannot_forge_a_line, levels_have_names);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -262,17 +262,12 @@ Suite *test_suite(void)
     Suite *suite = suite_create("logdir");
     TCase *tcase = tcase_create("logdir");
     tcase_add_checked_fixture(tcase, make_base, remove_base);
-    tcase_add_test(tcase, the_tree_is_torchruns);
-    tcase_add_test(tcase, two_jobs_of_one_name_do_not_meet);
-    tcase_add_test(tcase, a_trailing_slash_is_harmless);
-    tcase_add_test(tcase, the_temporary_directory_goes_away);
-    tcase_add_test(tcase, the_temporary_directory_goes_away_with_error_files);
-    tcase_add_test(tcase, a_temporary_directory_with_logs_is_kept);
-    tcase_add_test(tcase, an_empty_log_dir_is_none);
-    tcase_add_test(tcase, dev_null_writes_nothing);
-    tcase_add_test(tcase, what_cannot_be_made_is_named);
-    tcase_add_test(tcase, a_tree_that_vanished_is_an_error);
-    tcase_add_test(tcase, without_memory_nothing_is_left);
+    ADD_TESTS(tcase, the_tree_is_torchruns, two_jobs_of_one_name_do_not_meet,
+              a_trailing_slash_is_harmless, the_temporary_directory_goes_away,
+              the_temporary_directory_goes_away_with_error_files,
+              a_temporary_directory_with_logs_is_kept, an_empty_log_dir_is_none,
+              dev_null_writes_nothing, what_cannot_be_made_is_named,
+              a_tree_that_vanished_is_an_error, without_memory_nothing_is_left);
     suite_add_tcase(suite, tcase);
     return suite;
 }

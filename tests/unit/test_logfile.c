@@ -230,14 +230,9 @@ Suite *test_suite(void)
     Suite *suite = suite_create("logfile");
     TCase *tcase = tcase_create("lines");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_line);
-    tcase_add_test(tcase, the_longest_line_stays_one);
-    tcase_add_test(tcase, the_rate_is_bounded);
-    tcase_add_test(tcase, a_file_that_was_moved_away);
-    tcase_add_test(tcase, a_file_that_cannot_be_opened_again);
-    tcase_add_test(tcase, a_pipe_that_nobody_reads);
-    tcase_add_test(tcase, a_fifo_that_nobody_reads);
-    tcase_add_test(tcase, a_file_in_no_directory);
+    ADD_TESTS(tcase, a_line, the_longest_line_stays_one, the_rate_is_bounded,
+              a_file_that_was_moved_away, a_file_that_cannot_be_opened_again,
+              a_pipe_that_nobody_reads, a_fifo_that_nobody_reads, a_file_in_no_directory);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -683,26 +683,18 @@ Suite *test_suite(void)
     Suite *suite = suite_create("logmux");
     TCase *tcase = tcase_create("logmux");
     tcase_add_checked_fixture(tcase, open_mux, close_mux);
-    tcase_add_test(tcase, lines_are_whole_and_prefixed);
-    tcase_add_test(tcase, an_unfinished_line_is_shown_and_continued);
-    tcase_add_test(tcase, a_line_whose_end_has_come_is_not_torn);
-    tcase_add_test(tcase, the_loop_shows_an_unfinished_line);
-    tcase_add_test(tcase, streams_find_their_console_and_tail);
-    tcase_add_test(tcase, a_file_gets_the_bytes_untouched);
-    tcase_add_test(tcase, a_full_disk_is_noted_and_the_console_goes_on);
-    tcase_add_test(tcase, a_line_of_ten_megabytes_stays_one);
-    tcase_add_test(tcase, a_slow_reader_makes_workers_wait_and_loses_nothing);
-    tcase_add_test(tcase, an_unfinished_line_is_held_while_the_reader_is_slow);
-    tcase_add_test(tcase, a_stream_that_is_opened_meanwhile_waits_too);
-    tcase_add_test(tcase, the_rest_is_taken_without_a_reader);
-    tcase_add_test(tcase, when_the_reader_goes_the_workers_go_on);
-    tcase_add_test(tcase, a_reader_found_gone_by_a_message_pauses_no_pipe);
-    tcase_add_test(tcase, discarding_the_console_lets_workers_go_on);
-    tcase_add_test(tcase, an_abandoned_stream_shows_what_has_arrived);
-    tcase_add_test(tcase, the_end_of_a_stream_is_told);
-    tcase_add_test(tcase, a_stream_can_be_used_again);
-    tcase_add_test(tcase, without_descriptors_it_is_an_error);
-    tcase_add_test(tcase, without_memory_the_file_is_complete);
+    ADD_TESTS(tcase, lines_are_whole_and_prefixed, an_unfinished_line_is_shown_and_continued,
+              a_line_whose_end_has_come_is_not_torn, the_loop_shows_an_unfinished_line,
+              streams_find_their_console_and_tail, a_file_gets_the_bytes_untouched,
+              a_full_disk_is_noted_and_the_console_goes_on, a_line_of_ten_megabytes_stays_one,
+              a_slow_reader_makes_workers_wait_and_loses_nothing,
+              an_unfinished_line_is_held_while_the_reader_is_slow,
+              a_stream_that_is_opened_meanwhile_waits_too, the_rest_is_taken_without_a_reader,
+              when_the_reader_goes_the_workers_go_on,
+              a_reader_found_gone_by_a_message_pauses_no_pipe,
+              discarding_the_console_lets_workers_go_on, an_abandoned_stream_shows_what_has_arrived,
+              the_end_of_a_stream_is_told, a_stream_can_be_used_again,
+              without_descriptors_it_is_an_error, without_memory_the_file_is_complete);
     suite_add_tcase(suite, tcase);
     return suite;
 }

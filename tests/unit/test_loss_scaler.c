@@ -459,11 +459,9 @@ Suite *test_suite(void)
     tcase_add_loop_test(rules, every_short_sequence_is_decided_as_by_torch, 1, 5);
     tcase_add_loop_test(rules, every_short_sequence_is_decided_as_by_apex, 1, 5);
     tcase_add_loop_test(rules, apex_decides_so, 0, ROWS(apex_table));
-    tcase_add_test(rules, the_older_rules_of_apex_can_be_set);
-    tcase_add_test(rules, a_static_scale_stays_and_every_step_is_made);
-    tcase_add_test(rules, the_scale_stays_in_float32);
-    tcase_add_test(rules, the_inverse_is_rounded_once);
-    tcase_add_test(rules, losses_have_scalers_of_their_own);
+    ADD_TESTS(rules, the_older_rules_of_apex_can_be_set,
+              a_static_scale_stays_and_every_step_is_made, the_scale_stays_in_float32,
+              the_inverse_is_rounded_once, losses_have_scalers_of_their_own);
     suite_add_tcase(suite, rules);
     tcase_add_loop_test(input, a_faulty_member_is_named, 0, ROWS(faults));
     tcase_add_test(input, nan_and_zero_are_refused);

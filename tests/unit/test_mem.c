@@ -118,13 +118,9 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("mem");
     TCase *tcase = tcase_create("mem");
-    tcase_add_test(tcase, calloc_gives_zeroes);
-    tcase_add_test(tcase, sizes_that_overflow_are_refused);
-    tcase_add_test(tcase, realloc_keeps_what_was_there);
-    tcase_add_test(tcase, copies_end_in_nul);
-    tcase_add_test(tcase, asprintf_takes_any_length);
-    tcase_add_test(tcase, every_call_can_be_refused);
-    tcase_add_test(tcase, refusing_starts_where_it_is_told);
+    ADD_TESTS(tcase, calloc_gives_zeroes, sizes_that_overflow_are_refused,
+              realloc_keeps_what_was_there, copies_end_in_nul, asprintf_takes_any_length,
+              every_call_can_be_refused, refusing_starts_where_it_is_told);
     suite_add_tcase(suite, tcase);
     return suite;
 }

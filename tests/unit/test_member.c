@@ -553,24 +553,13 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("member");
     TCase *tcase = tcase_create("member");
-    tcase_add_test(tcase, the_table_is_valid);
-    tcase_add_test(tcase, all_ends_well);
-    tcase_add_test(tcase, a_round_later);
-    tcase_add_test(tcase, a_seat_that_came_while_ending);
-    tcase_add_test(tcase, a_stop_of_what_never_came);
-    tcase_add_test(tcase, what_runs_ends_when_the_seat_is_another);
-    tcase_add_test(tcase, a_failure_is_told_and_kept);
-    tcase_add_test(tcase, a_finished_node_runs_again);
-    tcase_add_test(tcase, the_fence);
-    tcase_add_test(tcase, a_node_that_was_stopped_fences_at_once);
-    tcase_add_test(tcase, fences_while_workers_end);
-    tcase_add_test(tcase, a_seat_that_is_read_late_waits_for_an_answer);
-    tcase_add_test(tcase, given_up_by_the_server);
-    tcase_add_test(tcase, refused_until_the_time_is_up);
-    tcase_add_test(tcase, leaving);
-    tcase_add_test(tcase, giving_up);
-    tcase_add_test(tcase, a_spare_waits_without_limit);
-    tcase_add_test(tcase, without_a_store_nothing_is_fenced);
+    ADD_TESTS(tcase, the_table_is_valid, all_ends_well, a_round_later,
+              a_seat_that_came_while_ending, a_stop_of_what_never_came,
+              what_runs_ends_when_the_seat_is_another, a_failure_is_told_and_kept,
+              a_finished_node_runs_again, the_fence, a_node_that_was_stopped_fences_at_once,
+              fences_while_workers_end, a_seat_that_is_read_late_waits_for_an_answer,
+              given_up_by_the_server, refused_until_the_time_is_up, leaving, giving_up,
+              a_spare_waits_without_limit, without_a_store_nothing_is_fenced);
     tcase_add_loop_test(tcase, a_node_is_checked_before_each_generation, 0, 2);
     tcase_add_test(tcase, workers_that_ended_well_are_followed_by_a_check);
     tcase_add_loop_test(tcase, a_sick_node_waits_until_it_is_admitted, 0, 2);

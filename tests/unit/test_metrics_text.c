@@ -210,12 +210,8 @@ Suite *test_suite(void)
     Suite *suite = suite_create("metrics text");
     TCase *tcase = tcase_create("text");
     tcase_add_checked_fixture(tcase, prepare, clean_up);
-    tcase_add_test(tcase, generations_and_recoveries);
-    tcase_add_test(tcase, only_the_latest_generations_are_kept);
-    tcase_add_test(tcase, ranks_of_this_node);
-    tcase_add_test(tcase, workers_by_state);
-    tcase_add_test(tcase, counters_of_the_store);
-    tcase_add_test(tcase, requests_to_etcd);
+    ADD_TESTS(tcase, generations_and_recoveries, only_the_latest_generations_are_kept,
+              ranks_of_this_node, workers_by_state, counters_of_the_store, requests_to_etcd);
     tcase_add_loop_test(tcase, hostile_counters, 0,
                         (int)(sizeof hostile_stats / sizeof *hostile_stats));
     tcase_add_test(tcase, too_little_room);

@@ -92,11 +92,9 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("oom_kills");
     TCase *tcase = tcase_create("oom_kills");
-    tcase_add_test(tcase, each_format_is_read);
-    tcase_add_test(tcase, what_only_looks_like_it_is_not);
-    tcase_add_test(tcase, only_new_kills_are_told_and_once);
-    tcase_add_test(tcase, a_watch_without_a_counter_says_nothing);
-    tcase_add_test(tcase, this_machine_has_a_counter);
+    ADD_TESTS(tcase, each_format_is_read, what_only_looks_like_it_is_not,
+              only_new_kills_are_told_and_once, a_watch_without_a_counter_says_nothing,
+              this_machine_has_a_counter);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -187,15 +187,10 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("options");
     TCase *tcase = tcase_create("parse");
-    tcase_add_test(tcase, spellings);
-    tcase_add_test(tcase, where_the_options_end);
-    tcase_add_test(tcase, a_text_that_is_asked_for_needs_nothing_else);
-    tcase_add_test(tcase, the_environment_fills_what_is_left_open);
-    tcase_add_test(tcase, a_variable_that_is_overridden_is_not_read);
-    tcase_add_test(tcase, one_dash_and_the_whole_name);
-    tcase_add_test(tcase, an_unknown_option_gets_the_nearest);
-    tcase_add_test(tcase, values_that_are_wrong);
-    tcase_add_test(tcase, help_has_each_option_and_each_group_once);
+    ADD_TESTS(tcase, spellings, where_the_options_end, a_text_that_is_asked_for_needs_nothing_else,
+              the_environment_fills_what_is_left_open, a_variable_that_is_overridden_is_not_read,
+              one_dash_and_the_whole_name, an_unknown_option_gets_the_nearest,
+              values_that_are_wrong, help_has_each_option_and_each_group_once);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -452,21 +452,14 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("parse");
     TCase *numbers = tcase_create("numbers");
-    tcase_add_test(numbers, integers);
-    tcase_add_test(numbers, integers_have_a_range);
-    tcase_add_test(numbers, booleans);
-    tcase_add_test(numbers, durations);
-    tcase_add_test(numbers, durations_have_a_default_unit_and_a_limit);
-    tcase_add_test(numbers, a_number_too_long_for_64_bits_is_over_the_limit);
-    tcase_add_test(numbers, sizes);
+    ADD_TESTS(numbers, integers, integers_have_a_range, booleans, durations,
+              durations_have_a_default_unit_and_a_limit,
+              a_number_too_long_for_64_bits_is_over_the_limit, sizes);
     suite_add_tcase(suite, numbers);
     TCase *names = tcase_create("names");
-    tcase_add_test(names, endpoints);
-    tcase_add_test(names, lists_of_endpoints);
-    tcase_add_test(names, host_names_have_a_limit);
-    tcase_add_test(names, the_sentence_names_port_and_endpoint);
-    tcase_add_test(names, lists_are_walked_item_by_item);
-    tcase_add_test(names, variables_of_an_environment);
+    ADD_TESTS(names, endpoints, lists_of_endpoints, host_names_have_a_limit,
+              the_sentence_names_port_and_endpoint, lists_are_walked_item_by_item,
+              variables_of_an_environment);
     suite_add_tcase(suite, names);
     return suite;
 }

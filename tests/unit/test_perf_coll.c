@@ -161,10 +161,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("perf_coll");
     TCase *tcase = tcase_create("math");
-    tcase_add_test(tcase, factors);
-    tcase_add_test(tcase, shapes);
-    tcase_add_test(tcase, sizes);
-    tcase_add_test(tcase, calls_have_two_names);
+    ADD_TESTS(tcase, factors, shapes, sizes, calls_have_two_names);
     tcase_add_loop_test(tcase, reductions_are_exact, 0, DTYPES * OPS);
     tcase_add_test(tcase, inputs_depend_on_rank_and_index);
     tcase_add_test(tcase, options_of_nccl_tests);

@@ -97,12 +97,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("perf_stats");
     TCase *tcase = tcase_create("samples");
-    tcase_add_test(tcase, percentiles);
-    tcase_add_test(tcase, the_median_of_few);
-    tcase_add_test(tcase, without_memory);
-    tcase_add_test(tcase, small_values_are_exact);
-    tcase_add_test(tcase, large_values_are_near);
-    tcase_add_test(tcase, merged_histograms);
+    ADD_TESTS(tcase, percentiles, the_median_of_few, without_memory, small_values_are_exact,
+              large_values_are_near, merged_histograms);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -191,14 +191,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("perf_wire");
     TCase *tcase = tcase_create("wire");
-    tcase_add_test(tcase, resp_requests);
-    tcase_add_test(tcase, resp_replies);
-    tcase_add_test(tcase, native_requests);
-    tcase_add_test(tcase, native_replies);
-    tcase_add_test(tcase, native_refusals);
-    tcase_add_test(tcase, scripts);
-    tcase_add_test(tcase, a_list_names_the_prefix);
-    tcase_add_test(tcase, scripts_that_cannot_be);
+    ADD_TESTS(tcase, resp_requests, resp_replies, native_requests, native_replies, native_refusals,
+              scripts, a_list_names_the_prefix, scripts_that_cannot_be);
     suite_add_tcase(suite, tcase);
     return suite;
 }

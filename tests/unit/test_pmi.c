@@ -214,11 +214,9 @@ Suite *test_suite(void)
     Suite *suite = suite_create("pmi");
     TCase *tcase = tcase_create("pmi");
     tcase_add_checked_fixture(tcase, prepare, finish);
-    tcase_add_test(tcase, a_socket_that_ends_ends_the_barrier);
-    tcase_add_test(tcase, a_finalized_rank_may_close_it);
-    tcase_add_test(tcase, an_answer_without_memory_ends_the_socket);
-    tcase_add_test(tcase, a_rank_that_does_not_read_is_not_read_from);
-    tcase_add_test(tcase, a_rank_that_does_not_read_and_ends_is_noticed);
+    ADD_TESTS(tcase, a_socket_that_ends_ends_the_barrier, a_finalized_rank_may_close_it,
+              an_answer_without_memory_ends_the_socket, a_rank_that_does_not_read_is_not_read_from,
+              a_rank_that_does_not_read_and_ends_is_noticed);
     suite_add_tcase(suite, tcase);
     return suite;
 }

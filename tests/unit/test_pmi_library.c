@@ -211,9 +211,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("pmi_library");
     TCase *tcase = tcase_create("core");
     tcase_add_checked_fixture(tcase, set, NULL);
-    tcase_add_test(tcase, the_life_of_a_rank);
-    tcase_add_test(tcase, values_with_blanks);
-    tcase_add_test(tcase, what_is_refused_is_not_sent);
+    ADD_TESTS(tcase, the_life_of_a_rank, values_with_blanks, what_is_refused_is_not_sent);
     tcase_add_loop_test(tcase, a_wrong_answer, 0, sizeof wrong / sizeof *wrong);
     tcase_add_test(tcase, an_agent_that_is_gone);
     tcase_add_test(tcase, an_answer_that_does_not_end);

@@ -530,23 +530,15 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("pmi_node");
     TCase *tcase = tcase_create("pmi_node");
-    tcase_add_test(tcase, the_table_is_sound);
-    tcase_add_test(tcase, a_world_of_one);
-    tcase_add_test(tcase, keys_and_values_have_their_longest);
-    tcase_add_test(tcase, what_is_put_is_bounded);
-    tcase_add_test(tcase, words_before_init_and_wrong_ones);
-    tcase_add_test(tcase, another_version);
-    tcase_add_test(tcase, a_rank_aborts);
+    ADD_TESTS(tcase, the_table_is_sound, a_world_of_one, keys_and_values_have_their_longest,
+              what_is_put_is_bounded, words_before_init_and_wrong_ones, another_version,
+              a_rank_aborts);
     tcase_add_loop_test(tcase, barriers_over_nodes, 0, 2 * NODES);
     tcase_add_loop_test(tcase, a_rank_leaves, 0, 4);
     tcase_add_loop_test(tcase, a_rank_is_refused, 0, 2);
-    tcase_add_test(tcase, a_rank_that_has_finalized_closes);
-    tcase_add_test(tcase, a_job_without_mpi);
-    tcase_add_test(tcase, texts_that_are_wrong);
+    ADD_TESTS(tcase, a_rank_that_has_finalized_closes, a_job_without_mpi, texts_that_are_wrong);
     tcase_add_loop_test(tcase, the_others_cannot_be_reached, 0, 2);
-    tcase_add_test(tcase, a_long_mapping_is_not_told);
-    tcase_add_test(tcase, words_of_a_line);
-    tcase_add_test(tcase, keys_are_replaced_and_counted);
+    ADD_TESTS(tcase, a_long_mapping_is_not_told, words_of_a_line, keys_are_replaced_and_counted);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -90,10 +90,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("proc_stat");
     TCase *tcase = tcase_create("proc_stat");
-    tcase_add_test(tcase, each_field_is_found);
-    tcase_add_test(tcase, a_name_may_look_like_fields);
-    tcase_add_test(tcase, a_line_that_is_cut_is_refused);
-    tcase_add_test(tcase, a_zombie_shows_its_parent_and_its_exit_code);
+    ADD_TESTS(tcase, each_field_is_found, a_name_may_look_like_fields,
+              a_line_that_is_cut_is_refused, a_zombie_shows_its_parent_and_its_exit_code);
     suite_add_tcase(suite, tcase);
     return suite;
 }

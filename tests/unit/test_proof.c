@@ -297,11 +297,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("auth");
     TCase *keys = tcase_create("keys");
-    tcase_add_test(keys, hkdf_vectors);
-    tcase_add_test(keys, roles_have_names);
-    tcase_add_test(keys, names_of_jobs);
-    tcase_add_test(keys, each_identity_has_a_key_of_its_own);
-    tcase_add_test(keys, a_key_is_of_one_identity_only);
+    ADD_TESTS(keys, hkdf_vectors, roles_have_names, names_of_jobs,
+              each_identity_has_a_key_of_its_own, a_key_is_of_one_identity_only);
     suite_add_tcase(suite, keys);
     TCase *handshakes = tcase_create("handshakes");
     tcase_add_test(handshakes, both_sides_come_to_the_same);
@@ -309,12 +306,9 @@ Suite *test_suite(void)
     suite_add_tcase(suite, handshakes);
     TCase *seals = tcase_create("seals");
     tcase_add_checked_fixture(seals, setup, teardown);
-    tcase_add_test(seals, frames_arrive_in_both_directions);
-    tcase_add_test(seals, every_flipped_bit_is_seen);
-    tcase_add_test(seals, no_frame_counts_twice_or_out_of_turn);
-    tcase_add_test(seals, another_handshake_has_other_keys);
-    tcase_add_test(seals, what_does_not_fit_is_taken_back);
-    tcase_add_test(seals, without_seals_nothing_is_added);
+    ADD_TESTS(seals, frames_arrive_in_both_directions, every_flipped_bit_is_seen,
+              no_frame_counts_twice_or_out_of_turn, another_handshake_has_other_keys,
+              what_does_not_fit_is_taken_back, without_seals_nothing_is_added);
     suite_add_tcase(suite, seals);
     return suite;
 }

@@ -521,22 +521,11 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, requests_round_trip, 0, DDPI_OP_NATIVE_COUNT);
     tcase_add_loop_test(tcase, replies_round_trip, 0, DDPI_OP_NATIVE_COUNT);
     tcase_add_loop_test(tcase, failed_replies_round_trip, 0, DDPI_OP_NATIVE_COUNT);
-    tcase_add_test(tcase, negative_statuses_cross);
-    tcase_add_test(tcase, limits_hold_to_the_byte);
-    tcase_add_test(tcase, limits_of_transactions);
-    tcase_add_test(tcase, clauses_come_back);
-    tcase_add_test(tcase, absurd_counts_and_lengths_are_refused);
-    tcase_add_test(tcase, a_full_buffer_takes_nothing);
-    tcase_add_test(tcase, headers_are_strict);
-    tcase_add_test(tcase, preambles);
-    tcase_add_test(tcase, hello);
-    tcase_add_test(tcase, hello_with_a_bad_identity);
-    tcase_add_test(tcase, before_authentication_there_is_one_kibibyte);
-    tcase_add_test(tcase, challenge);
-    tcase_add_test(tcase, proof);
-    tcase_add_test(tcase, welcome);
-    tcase_add_test(tcase, refusal);
-    tcase_add_test(tcase, types_are_unique);
+    ADD_TESTS(tcase, negative_statuses_cross, limits_hold_to_the_byte, limits_of_transactions,
+              clauses_come_back, absurd_counts_and_lengths_are_refused, a_full_buffer_takes_nothing,
+              headers_are_strict, preambles, hello, hello_with_a_bad_identity,
+              before_authentication_there_is_one_kibibyte, challenge, proof, welcome, refusal,
+              types_are_unique);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -334,15 +334,11 @@ Suite *test_suite(void)
     Suite *suite = suite_create("reap");
     TCase *tcase = tcase_create("reap");
     tcase_add_checked_fixture(tcase, prepare, NULL);
-    tcase_add_test(tcase, orphans_are_adopted_and_swept);
-    tcase_add_test(tcase, a_whole_tree_is_swept);
-    tcase_add_test(tcase, sweeping_nothing_is_done_at_once);
-    tcase_add_test(tcase, what_cannot_be_killed_ends_the_sweep_in_time);
-    tcase_add_test(tcase, collecting_tells_each_end_and_what_is_left);
-    tcase_add_test(tcase, children_of_every_thread_are_found);
-    tcase_add_test(tcase, children_are_described_whatever_their_name);
-    tcase_add_test(tcase, a_failing_process_is_known_before_its_end);
-    tcase_add_test(tcase, a_long_list_is_read_whole);
+    ADD_TESTS(tcase, orphans_are_adopted_and_swept, a_whole_tree_is_swept,
+              sweeping_nothing_is_done_at_once, what_cannot_be_killed_ends_the_sweep_in_time,
+              collecting_tells_each_end_and_what_is_left, children_of_every_thread_are_found,
+              children_are_described_whatever_their_name, a_failing_process_is_known_before_its_end,
+              a_long_list_is_read_whole);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -267,10 +267,8 @@ Suite *test_suite(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, calls_are_noted);
     tcase_add_loop_test(tcase, counts_of_all_ranks_add_up, 0, 3);
-    tcase_add_test(tcase, bytes_of_all_reduce_are_counted);
-    tcase_add_test(tcase, threads_share_the_memory);
-    tcase_add_test(tcase, the_records_of_a_dead_process_stay);
-    tcase_add_test(tcase, what_is_no_memory_is_left_alone);
+    ADD_TESTS(tcase, bytes_of_all_reduce_are_counted, threads_share_the_memory,
+              the_records_of_a_dead_process_stay, what_is_no_memory_is_left_alone);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -392,21 +392,13 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("report");
     TCase *tcase = tcase_create("report");
-    tcase_add_test(tcase, causes);
-    tcase_add_test(tcase, a_silent_exit);
-    tcase_add_test(tcase, times_have_a_fitting_unit);
-    tcase_add_test(tcase, stderr_and_logs);
-    tcase_add_test(tcase, what_an_end_most_likely_means);
-    tcase_add_test(tcase, what_is_known_of_gpus_comes_first);
-    tcase_add_test(tcase, a_traceback_is_shown_once);
-    tcase_add_test(tcase, the_traceback_is_preferred_to_the_message);
-    tcase_add_test(tcase, control_characters_are_spelled_out);
-    tcase_add_test(tcase, the_note_cannot_drive_the_terminal);
-    tcase_add_test(tcase, only_the_last_lines_are_shown);
-    tcase_add_test(tcase, a_very_long_line_is_cut);
-    tcase_add_test(tcase, a_very_long_path_keeps_its_end);
-    tcase_add_test(tcase, consequences_follow_in_the_order_given);
-    tcase_add_test(tcase, without_memory_it_says_so);
+    ADD_TESTS(tcase, causes, a_silent_exit, times_have_a_fitting_unit, stderr_and_logs,
+              what_an_end_most_likely_means, what_is_known_of_gpus_comes_first,
+              a_traceback_is_shown_once, the_traceback_is_preferred_to_the_message,
+              control_characters_are_spelled_out, the_note_cannot_drive_the_terminal,
+              only_the_last_lines_are_shown, a_very_long_line_is_cut,
+              a_very_long_path_keeps_its_end, consequences_follow_in_the_order_given,
+              without_memory_it_says_so);
     suite_add_tcase(suite, tcase);
     return suite;
 }

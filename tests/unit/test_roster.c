@@ -107,9 +107,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("roster");
     TCase *tcase = tcase_create("roster");
-    tcase_add_test(tcase, ranks_come_in_any_order);
-    tcase_add_test(tcase, who_does_not_fit_is_refused);
-    tcase_add_test(tcase, who_is_late_is_named);
+    ADD_TESTS(tcase, ranks_come_in_any_order, who_does_not_fit_is_refused, who_is_late_is_named);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -650,13 +650,9 @@ Suite *test_suite(void)
     Suite *suite = suite_create("round_keys");
     TCase *tcase = tcase_create("core");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, a_job_from_its_first_member_to_its_last);
-    tcase_add_test(tcase, the_store_as_the_master);
-    tcase_add_test(tcase, nothing_is_done_twice);
-    tcase_add_test(tcase, what_cannot_be_read_is_told_so);
-    tcase_add_test(tcase, people_may_want_things_before);
-    tcase_add_test(tcase, a_stop_before_the_job_is_no_stop);
-    tcase_add_test(tcase, the_next_job_of_a_name_is_not_stopped);
+    ADD_TESTS(tcase, a_job_from_its_first_member_to_its_last, the_store_as_the_master,
+              nothing_is_done_twice, what_cannot_be_read_is_told_so, people_may_want_things_before,
+              a_stop_before_the_job_is_no_stop, the_next_job_of_a_name_is_not_stopped);
     tcase_add_loop_test(tcase, the_job_that_waits_is_not_stopped, 0, 3);
     tcase_add_test(tcase, a_stop_outlives_the_server);
     tcase_add_loop_test(tcase, a_generation_comes_after_the_epoch, 0, 4);

@@ -402,34 +402,19 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    const TTest *const tests[] = {
-        the_table_is_valid,
-        names_sort_as_people_do,
-        as_many_as_can_be_are_seated_at_once,
-        the_time_to_settle_counts_from_the_minimum,
-        ranks_are_stable,
-        the_first_node_may_be_the_master,
-        whoever_is_too_many_is_a_spare,
-        nothing_begins_while_anything_runs,
-        a_generation_that_cannot_begin_ends_the_job,
-        too_many_workers_are_refused,
-        texts_of_those_who_wait_are_told_once_a_second,
-        all_done_ends_the_job_well,
-        only_the_current_generation_is_quiet,
-        who_fences_itself_or_leaves_stops_the_generation,
-        failures_consume_the_budget_once,
-        an_exit_code_that_stays_unknown_is_1,
-        a_failure_that_is_final_ends_the_job,
-        a_lost_node_is_waited_for,
-        too_few_after_one_has_left_ends_the_job,
-        before_the_first_generation_nobody_is_missed,
-        ten_thousand_are_seated_in_a_blink,
-    };
     Suite *suite = suite_create("rounds");
     TCase *tcase = tcase_create("rules");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        tcase_add_test(tcase, tests[i]);
+    ADD_TESTS(tcase, the_table_is_valid, names_sort_as_people_do,
+              as_many_as_can_be_are_seated_at_once, the_time_to_settle_counts_from_the_minimum,
+              ranks_are_stable, the_first_node_may_be_the_master, whoever_is_too_many_is_a_spare,
+              nothing_begins_while_anything_runs, a_generation_that_cannot_begin_ends_the_job,
+              too_many_workers_are_refused, texts_of_those_who_wait_are_told_once_a_second,
+              all_done_ends_the_job_well, only_the_current_generation_is_quiet,
+              who_fences_itself_or_leaves_stops_the_generation, failures_consume_the_budget_once,
+              an_exit_code_that_stays_unknown_is_1, a_failure_that_is_final_ends_the_job,
+              a_lost_node_is_waited_for, too_few_after_one_has_left_ends_the_job,
+              before_the_first_generation_nobody_is_missed, ten_thousand_are_seated_in_a_blink);
     tcase_add_loop_test(tcase, newcomers_join_as_the_policy_says, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -274,22 +274,14 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    const TTest *const tests[] = {
-        a_failure_before_a_loss_is_its_effect,
-        the_node_that_failed_may_be_lost,
-        an_exit_code_after_the_loss_changes_nothing,
-        who_has_fenced_itself_explains_it,
-        both_at_once,
-        an_effect_is_no_part_of_a_crash_loop,
-        the_forgotten_are_given_time_to_end,
-        there_is_still_time_to_settle,
-        what_the_store_remembers_needs_no_time,
-    };
     Suite *suite = suite_create("rounds_cause");
     TCase *tcase = tcase_create("rules");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        tcase_add_test(tcase, tests[i]);
+    ADD_TESTS(tcase, a_failure_before_a_loss_is_its_effect, the_node_that_failed_may_be_lost,
+              an_exit_code_after_the_loss_changes_nothing, who_has_fenced_itself_explains_it,
+              both_at_once, an_effect_is_no_part_of_a_crash_loop,
+              the_forgotten_are_given_time_to_end, there_is_still_time_to_settle,
+              what_the_store_remembers_needs_no_time);
     tcase_add_loop_test(tcase, not_every_departure_is_a_loss, 0, 3);
     tcase_add_loop_test(tcase, a_final_failure_keeps_its_verdict, 0, 2);
     tcase_add_loop_test(tcase, a_wish_to_stop_waits_for_the_verdict, 0, 3);

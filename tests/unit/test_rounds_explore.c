@@ -615,10 +615,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("rounds_explore");
     TCase *tcase = tcase_create("everything");
-    tcase_add_test(tcase, from_nothing);
-    tcase_add_test(tcase, from_a_generation_that_starts);
-    tcase_add_test(tcase, from_a_generation_that_runs);
-    tcase_add_test(tcase, from_a_job_that_is_over);
+    ADD_TESTS(tcase, from_nothing, from_a_generation_that_starts, from_a_generation_that_runs,
+              from_a_job_that_is_over);
     tcase_add_loop_test(tcase, from_nodes_that_may_be_sick, 0, 2);
     tcase_add_loop_test(tcase, from_two_nodes_that_may_be_sick, 0, 2);
     suite_add_tcase(suite, tcase);

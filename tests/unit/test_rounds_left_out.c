@@ -440,27 +440,15 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    const TTest *const tests[] = {
-        who_is_sick_gets_no_seat,
-        nothing_begins_while_a_node_is_checked,
-        who_turns_out_sick_in_its_seat_loses_it,
-        a_job_of_one_sick_node_ends,
-        who_is_left_out_may_leave,
-        quarantine_belongs_to_the_name,
-        failures_by_turns,
-        effects_are_not_counted,
-        too_few_wait_for_others,
-        a_job_of_one_node_in_quarantine_ends,
-        a_crash_loop_is_found_all_the_same,
-        the_next_job_holds_nothing_against_anybody,
-        terms_must_agree,
-        many_are_left_out,
-    };
     Suite *suite = suite_create("rounds_left_out");
     TCase *tcase = tcase_create("rules");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        tcase_add_test(tcase, tests[i]);
+    ADD_TESTS(tcase, who_is_sick_gets_no_seat, nothing_begins_while_a_node_is_checked,
+              who_turns_out_sick_in_its_seat_loses_it, a_job_of_one_sick_node_ends,
+              who_is_left_out_may_leave, quarantine_belongs_to_the_name, failures_by_turns,
+              effects_are_not_counted, too_few_wait_for_others,
+              a_job_of_one_node_in_quarantine_ends, a_crash_loop_is_found_all_the_same,
+              the_next_job_holds_nothing_against_anybody, terms_must_agree, many_are_left_out);
     tcase_add_loop_test(tcase, a_check_that_fails_explains_the_failure, 0, 2);
     tcase_add_loop_test(tcase, checks_that_pass_change_no_verdict, 0, 2);
     tcase_add_loop_test(tcase, what_is_decided_waits_for_no_check, 0, 3);

@@ -490,29 +490,17 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    const TTest *const tests[] = {
-        drained_nodes_go_and_may_come_back,
-        drained_below_the_minimum_ends_the_job,
-        a_drained_node_that_is_done_stops_nobody,
-        the_job_is_scaled,
-        terms_must_agree,
-        ranks_are_counted_in_each_role,
-        one_worker_that_fails_again_and_again,
-        one_node_that_fails_again_and_again,
-        one_node_alone_is_no_pattern,
-        a_recovery_is_timed,
-        a_server_that_starts_again_goes_on,
-        an_exit_code_may_come_after_a_restart,
-        whoever_was_lost_meanwhile_is_missed,
-        the_next_knows_what_has_ended,
-        a_next_job_that_was_stored_by_halves,
-        memory_may_be_short,
-    };
     Suite *suite = suite_create("rounds_more");
     TCase *tcase = tcase_create("rules");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++)
-        tcase_add_test(tcase, tests[i]);
+    ADD_TESTS(tcase, drained_nodes_go_and_may_come_back, drained_below_the_minimum_ends_the_job,
+              a_drained_node_that_is_done_stops_nobody, the_job_is_scaled, terms_must_agree,
+              ranks_are_counted_in_each_role, one_worker_that_fails_again_and_again,
+              one_node_that_fails_again_and_again, one_node_alone_is_no_pattern,
+              a_recovery_is_timed, a_server_that_starts_again_goes_on,
+              an_exit_code_may_come_after_a_restart, whoever_was_lost_meanwhile_is_missed,
+              the_next_knows_what_has_ended, a_next_job_that_was_stored_by_halves,
+              memory_may_be_short);
     tcase_add_loop_test(tcase, stopped_by_request, 0, 3);
     tcase_add_loop_test(tcase, who_comes_too_late_waits_for_the_next, 0, 3);
     tcase_add_loop_test(tcase, what_was_told_by_halves_is_undone, 0, 3);

@@ -147,12 +147,9 @@ Suite *test_suite(void)
     Suite *suite = suite_create("safe_dir");
     TCase *tcase = tcase_create("safe_dir");
     tcase_add_checked_fixture(tcase, make_base, remove_base);
-    tcase_add_test(tcase, ways_there_are_many);
-    tcase_add_test(tcase, what_is_missing_is_made_if_it_may_be);
-    tcase_add_test(tcase, links_are_followed);
-    tcase_add_test(tcase, what_is_no_way_is_refused);
-    tcase_add_test(tcase, a_directory_for_everybody_is_refused);
-    tcase_add_test(tcase, what_is_made_is_new_or_no_link);
+    ADD_TESTS(tcase, ways_there_are_many, what_is_missing_is_made_if_it_may_be, links_are_followed,
+              what_is_no_way_is_refused, a_directory_for_everybody_is_refused,
+              what_is_made_is_new_or_no_link);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -152,10 +152,8 @@ Suite *test_suite(void)
     Suite *suite = suite_create("segments");
     TCase *tcase = tcase_create("segments");
     tcase_add_loop_test(tcase, stretches_have_each_byte_once, 1, TOTAL * SIZE + 2);
-    tcase_add_test(tcase, a_skip_comes_to_the_same_byte);
-    tcase_add_test(tcase, what_is_packed_is_unpacked);
-    tcase_add_test(tcase, lengths_make_the_digest);
-    tcase_add_test(tcase, lists_are_checked);
+    ADD_TESTS(tcase, a_skip_comes_to_the_same_byte, what_is_packed_is_unpacked,
+              lengths_make_the_digest, lists_are_checked);
     suite_add_tcase(suite, tcase);
     return suite;
 }

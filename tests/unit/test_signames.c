@@ -96,11 +96,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("signames");
     TCase *tcase = tcase_create("signames");
-    tcase_add_test(tcase, names);
-    tcase_add_test(tcase, meanings);
-    tcase_add_test(tcase, lists);
-    tcase_add_test(tcase, every_name_is_found_again);
-    tcase_add_test(tcase, what_cannot_be_is_refused);
+    ADD_TESTS(tcase, names, meanings, lists, every_name_is_found_again, what_cannot_be_is_refused);
     suite_add_tcase(suite, tcase);
     return suite;
 }

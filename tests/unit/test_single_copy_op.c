@@ -351,13 +351,10 @@ Suite *test_suite(void)
     Suite *suite = suite_create("single_copy_op");
     TCase *tests = tcase_create("single_copy_op");
     tcase_add_checked_fixture(tests, setup, NULL);
-    tcase_add_test(tests, parts_of_any_size_are_read);
-    tcase_add_test(tests, a_long_part_takes_several_turns);
-    tcase_add_test(tests, a_refusal_ends_it_for_all);
-    tcase_add_test(tests, another_process_is_not_read);
-    tcase_add_test(tests, what_is_read_of_a_failed_rank_is_not_taken);
-    tcase_add_test(tests, a_rank_may_have_no_part);
-    tcase_add_test(tests, all_ranks_choose_the_same_path);
+    ADD_TESTS(tests, parts_of_any_size_are_read, a_long_part_takes_several_turns,
+              a_refusal_ends_it_for_all, another_process_is_not_read,
+              what_is_read_of_a_failed_rank_is_not_taken, a_rank_may_have_no_part,
+              all_ranks_choose_the_same_path);
     suite_add_tcase(suite, tests);
     return suite;
 }

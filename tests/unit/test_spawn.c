@@ -445,19 +445,12 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("spawn");
     TCase *tcase = tcase_create("spawn");
-    tcase_add_test(tcase, it_gets_arguments_environment_and_output);
-    tcase_add_test(tcase, it_leads_a_session_of_its_own);
-    tcase_add_test(tcase, it_has_three_descriptors);
-    tcase_add_test(tcase, it_gets_its_key);
-    tcase_add_test(tcase, it_gets_key_and_page_in_their_places);
-    tcase_add_test(tcase, it_gets_the_limit_that_it_is_given);
-    tcase_add_test(tcase, it_has_no_signal_blocked_or_ignored);
-    tcase_add_test(tcase, its_pidfd_tells_its_end_and_is_not_inherited);
-    tcase_add_test(tcase, it_dies_with_its_parent);
-    tcase_add_test(tcase, what_cannot_be_executed_is_explained);
-    tcase_add_test(tcase, a_limit_that_was_reached_is_named);
-    tcase_add_test(tcase, a_child_may_be_killed_before_it_runs_its_program);
-    tcase_add_test(tcase, bad_descriptors_are_explained);
+    ADD_TESTS(tcase, it_gets_arguments_environment_and_output, it_leads_a_session_of_its_own,
+              it_has_three_descriptors, it_gets_its_key, it_gets_key_and_page_in_their_places,
+              it_gets_the_limit_that_it_is_given, it_has_no_signal_blocked_or_ignored,
+              its_pidfd_tells_its_end_and_is_not_inherited, it_dies_with_its_parent,
+              what_cannot_be_executed_is_explained, a_limit_that_was_reached_is_named,
+              a_child_may_be_killed_before_it_runs_its_program, bad_descriptors_are_explained);
     suite_add_tcase(suite, tcase);
     return suite;
 }

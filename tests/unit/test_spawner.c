@@ -227,16 +227,12 @@ Suite *test_suite(void)
     Suite *suite = suite_create("spawner");
     TCase *tcase = tcase_create("spawner");
     tcase_add_checked_fixture(tcase, prepare, NULL);
-    tcase_add_test(tcase, the_loop_turns_meanwhile);
-    tcase_add_test(tcase, those_that_wait_can_be_canceled);
-    tcase_add_test(tcase, nothing_begins_behind_its_fence);
-    tcase_add_test(tcase, what_the_kernel_holds_is_left);
+    ADD_TESTS(tcase, the_loop_turns_meanwhile, those_that_wait_can_be_canceled,
+              nothing_begins_behind_its_fence, what_the_kernel_holds_is_left);
     suite_add_tcase(suite, tcase);
     TCase *two = tcase_create("two threads");
     tcase_add_checked_fixture(two, prepare_for_two, NULL);
-    tcase_add_test(two, two_at_once);
-    tcase_add_test(two, two_slow_ones_hold_both_threads);
-    tcase_add_test(two, what_the_kernel_holds_is_left);
+    ADD_TESTS(two, two_at_once, two_slow_ones_hold_both_threads, what_the_kernel_holds_is_left);
     suite_add_tcase(suite, two);
     return suite;
 }

@@ -522,20 +522,13 @@ Suite *test_suite(void)
     Suite *suite = suite_create("state");
     TCase *tcase = tcase_create("state");
     tcase_add_checked_fixture(tcase, state_setup, state_teardown);
-    tcase_add_test(tcase, what_is_restored_is_the_same);
-    tcase_add_test(tcase, what_was_gone_stays_gone);
-    tcase_add_test(tcase, what_comes_behind_a_deletion_stays);
-    tcase_add_test(tcase, a_history_that_forgets_is_restored_as_it_is);
-    tcase_add_test(tcase, what_was_not_committed_has_not_happened);
-    tcase_add_test(tcase, the_owner_s_deletions_are_kept_too);
-    tcase_add_test(tcase, sessions_end_when_their_new_lease_is_over);
-    tcase_add_test(tcase, leases_begin_when_all_is_loaded);
-    tcase_add_test(tcase, a_watch_of_what_does_not_change_goes_on);
-    tcase_add_test(tcase, an_incarnation_belongs_to_the_file);
-    tcase_add_test(tcase, what_is_no_state_is_refused);
-    tcase_add_test(tcase, one_process_at_a_time);
-    tcase_add_test(tcase, only_its_owner_may_read_it);
-    tcase_add_test(tcase, damaged_rows_are_refused);
+    ADD_TESTS(tcase, what_is_restored_is_the_same, what_was_gone_stays_gone,
+              what_comes_behind_a_deletion_stays, a_history_that_forgets_is_restored_as_it_is,
+              what_was_not_committed_has_not_happened, the_owner_s_deletions_are_kept_too,
+              sessions_end_when_their_new_lease_is_over, leases_begin_when_all_is_loaded,
+              a_watch_of_what_does_not_change_goes_on, an_incarnation_belongs_to_the_file,
+              what_is_no_state_is_refused, one_process_at_a_time, only_its_owner_may_read_it,
+              damaged_rows_are_refused);
     suite_add_tcase(suite, tcase);
     return suite;
 }

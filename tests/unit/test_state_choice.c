@@ -141,11 +141,9 @@ Suite *test_suite(void)
     Suite *suite = suite_create("state_choice");
     TCase *tests = tcase_create("choice");
     tcase_add_loop_test(tests, the_newest_commit_is_chosen, 0, sizeof cases / sizeof *cases);
-    tcase_add_test(tests, no_rank_has_a_newer_commit_than_the_root);
-    tcase_add_test(tests, other_bytes_of_the_same_commit_are_missing);
-    tcase_add_test(tests, the_first_rank_with_other_blobs_is_found);
-    tcase_add_test(tests, the_digest_is_of_names_and_sizes);
-    tcase_add_test(tests, names_without_an_end_are_cut);
+    ADD_TESTS(tests, no_rank_has_a_newer_commit_than_the_root,
+              other_bytes_of_the_same_commit_are_missing, the_first_rank_with_other_blobs_is_found,
+              the_digest_is_of_names_and_sizes, names_without_an_end_are_cut);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -98,11 +98,9 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("status");
     TCase *tcase = tcase_create("list");
-    tcase_add_test(tcase, every_status_has_its_own_name_and_text);
-    tcase_add_test(tcase, names_are_fit_for_scripts);
-    tcase_add_test(tcase, only_conditions_of_a_call_are_worth_a_retry);
-    tcase_add_test(tcase, values_that_are_none_are_unknown);
-    tcase_add_test(tcase, errno_is_translated);
+    ADD_TESTS(tcase, every_status_has_its_own_name_and_text, names_are_fit_for_scripts,
+              only_conditions_of_a_call_are_worth_a_retry, values_that_are_none_are_unknown,
+              errno_is_translated);
     suite_add_tcase(suite, tcase);
     return suite;
 }

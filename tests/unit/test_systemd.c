@@ -120,10 +120,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("systemd");
     TCase *tcase = tcase_create("protocols");
-    tcase_add_test(tcase, descriptors);
-    tcase_add_test(tcase, malformed_variables);
-    tcase_add_test(tcase, notifications_arrive);
-    tcase_add_test(tcase, nobody_to_notify);
+    ADD_TESTS(tcase, descriptors, malformed_variables, notifications_arrive, nobody_to_notify);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -125,10 +125,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("table");
     TCase *tcase = tcase_create("containers");
-    tcase_add_test(tcase, everything_is_found_while_it_grows);
-    tcase_add_test(tcase, everything_is_found_while_it_shrinks);
-    tcase_add_test(tcase, it_grows_again_while_it_shrinks);
-    tcase_add_test(tcase, heap_gives_the_earliest);
+    ADD_TESTS(tcase, everything_is_found_while_it_grows, everything_is_found_while_it_shrinks,
+              it_grows_again_while_it_shrinks, heap_gives_the_earliest);
     suite_add_tcase(suite, tcase);
     return suite;
 }

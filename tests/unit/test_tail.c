@@ -121,11 +121,9 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("tail");
     TCase *tcase = tcase_create("tail");
-    tcase_add_test(tcase, pieces_of_every_size_leave_the_last_bytes);
-    tcase_add_test(tcase, pieces_of_mixed_sizes_around_the_edge);
-    tcase_add_test(tcase, empty_and_cleared_tails_hold_nothing);
-    tcase_add_test(tcase, without_memory_the_tail_is_empty);
-    tcase_add_test(tcase, last_lines_begin_behind_a_newline);
+    ADD_TESTS(tcase, pieces_of_every_size_leave_the_last_bytes,
+              pieces_of_mixed_sizes_around_the_edge, empty_and_cleared_tails_hold_nothing,
+              without_memory_the_tail_is_empty, last_lines_begin_behind_a_newline);
     suite_add_tcase(suite, tcase);
     return suite;
 }

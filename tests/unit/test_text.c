@@ -85,11 +85,9 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("text");
     TCase *tcase = tcase_create("text");
-    tcase_add_test(tcase, every_byte_alone);
-    tcase_add_test(tcase, every_character_of_two_bytes);
-    tcase_add_test(tcase, longer_characters_stay_whatever_bytes_they_have);
-    tcase_add_test(tcase, colours_are_taken_out);
-    tcase_add_test(tcase, what_only_looks_like_a_character_hides_nothing);
+    ADD_TESTS(tcase, every_byte_alone, every_character_of_two_bytes,
+              longer_characters_stay_whatever_bytes_they_have, colours_are_taken_out,
+              what_only_looks_like_a_character_hides_nothing);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -108,11 +108,9 @@ Suite *test_suite(void)
     Suite *suite = suite_create("timers");
     TCase *tcase = tcase_create("timers");
     tcase_add_checked_fixture(tcase, NULL, clear);
-    tcase_add_test(tcase, one_is_due_in_its_time);
-    tcase_add_test(tcase, it_is_renewed_and_released_by_process_and_scope);
-    tcase_add_test(tcase, a_process_is_taken_once_by_the_first_with_a_signal);
-    tcase_add_test(tcase, there_are_not_too_many);
-    tcase_add_test(tcase, without_memory_one_is_refused);
+    ADD_TESTS(tcase, one_is_due_in_its_time, it_is_renewed_and_released_by_process_and_scope,
+              a_process_is_taken_once_by_the_first_with_a_signal, there_are_not_too_many,
+              without_memory_one_is_refused);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -521,22 +521,17 @@ Suite *test_suite(void)
     TCase *works = tcase_create("works");
     tcase_add_checked_fixture(works, setup, teardown);
     tcase_add_loop_test(works, handshake_in_pieces_of_any_size, 1, 300);
-    tcase_add_test(works, large_ones_arrive_whole_and_secret);
-    tcase_add_test(works, what_is_to_be_sealed_at_once_is_bounded);
-    tcase_add_test(works, nothing_is_said_before_it_is_open);
+    ADD_TESTS(works, large_ones_arrive_whole_and_secret, what_is_to_be_sealed_at_once_is_bounded,
+              nothing_is_said_before_it_is_open);
     suite_add_tcase(suite, works);
     TCase *refused = tcase_create("refused");
     tcase_add_checked_fixture(refused, setup, teardown);
-    tcase_add_test(refused, another_key_is_refused);
-    tcase_add_test(refused, an_unknown_identity_is_refused);
-    tcase_add_test(refused, who_does_not_take_tls_says_so);
+    ADD_TESTS(refused, another_key_is_refused, an_unknown_identity_is_refused,
+              who_does_not_take_tls_says_so);
     tcase_add_loop_test(refused, another_protocol_is_called_that, 0, 3);
-    tcase_add_test(refused, an_endless_handshake_ends);
-    tcase_add_test(refused, every_byte_of_the_greeting_is_proven);
-    tcase_add_test(refused, the_end_of_each_flight_is_proven);
-    tcase_add_test(refused, every_flipped_bit_of_a_record_is_seen);
-    tcase_add_test(refused, no_record_counts_twice_or_out_of_turn);
-    tcase_add_test(refused, a_recorded_conversation_is_of_no_use);
+    ADD_TESTS(refused, an_endless_handshake_ends, every_byte_of_the_greeting_is_proven,
+              the_end_of_each_flight_is_proven, every_flipped_bit_of_a_record_is_seen,
+              no_record_counts_twice_or_out_of_turn, a_recorded_conversation_is_of_no_use);
     suite_add_tcase(suite, refused);
     TCase *ends = tcase_create("ends");
     tcase_add_checked_fixture(ends, setup, teardown);

@@ -138,11 +138,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("tls_key");
     TCase *tcase = tcase_create("names");
-    tcase_add_test(tcase, both_sides_have_the_same);
-    tcase_add_test(tcase, longest_names_fit);
-    tcase_add_test(tcase, what_nobody_is_called);
-    tcase_add_test(tcase, a_key_is_of_one_identity_only);
-    tcase_add_test(tcase, a_key_is_of_one_store_only);
+    ADD_TESTS(tcase, both_sides_have_the_same, longest_names_fit, what_nobody_is_called,
+              a_key_is_of_one_identity_only, a_key_is_of_one_store_only);
     suite_add_tcase(suite, tcase);
     return suite;
 }

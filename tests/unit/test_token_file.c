@@ -396,23 +396,15 @@ Suite *test_suite(void)
     Suite *suite = suite_create("token");
     TCase *reading = tcase_create("reading");
     tcase_add_checked_fixture(reading, setup, teardown);
-    tcase_add_test(reading, a_token_is_read);
-    tcase_add_test(reading, a_key_is_read);
-    tcase_add_test(reading, a_key_line_reads_as_the_key_it_was_made_of);
-    tcase_add_test(reading, numbers_of_stores);
-    tcase_add_test(reading, the_longest_line_fits);
-    tcase_add_test(reading, other_content_is_refused);
-    tcase_add_test(reading, a_file_that_others_can_read_is_refused);
-    tcase_add_test(reading, what_is_no_file_is_refused);
-    tcase_add_test(reading, the_file_of_somebody_else_is_refused);
-    tcase_add_test(reading, a_descriptor_may_be_read_by_several);
+    ADD_TESTS(reading, a_token_is_read, a_key_is_read, a_key_line_reads_as_the_key_it_was_made_of,
+              numbers_of_stores, the_longest_line_fits, other_content_is_refused,
+              a_file_that_others_can_read_is_refused, what_is_no_file_is_refused,
+              the_file_of_somebody_else_is_refused, a_descriptor_may_be_read_by_several);
     suite_add_tcase(suite, reading);
     TCase *making = tcase_create("making");
     tcase_add_checked_fixture(making, setup, teardown);
-    tcase_add_test(making, a_first_use_makes_it);
-    tcase_add_test(making, a_bad_one_is_not_replaced);
-    tcase_add_test(making, of_many_first_uses_one_makes_it);
-    tcase_add_test(making, where_the_token_of_a_user_is);
+    ADD_TESTS(making, a_first_use_makes_it, a_bad_one_is_not_replaced,
+              of_many_first_uses_one_makes_it, where_the_token_of_a_user_is);
     suite_add_tcase(suite, making);
     return suite;
 }

@@ -135,14 +135,10 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("vouching");
     TCase *addresses = tcase_create("addresses");
-    tcase_add_test(addresses, one_host_is_one_address);
-    tcase_add_test(addresses, loopback);
-    tcase_add_test(addresses, addresses_as_text);
+    ADD_TESTS(addresses, one_host_is_one_address, loopback, addresses_as_text);
     suite_add_tcase(suite, addresses);
     TCase *counts = tcase_create("counts");
-    tcase_add_test(counts, as_long_as_one_is_there);
-    tcase_add_test(counts, each_job_by_itself);
-    tcase_add_test(counts, many_hosts);
+    ADD_TESTS(counts, as_long_as_one_is_there, each_job_by_itself, many_hosts);
     suite_add_tcase(suite, counts);
     return suite;
 }

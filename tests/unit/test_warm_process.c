@@ -334,13 +334,11 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("warm process");
     TCase *tcase = tcase_create("process");
-    tcase_add_test(tcase, the_table_is_valid);
-    tcase_add_test(tcase, without_modules_there_is_none);
-    tcase_add_test(tcase, it_gets_its_program_and_the_command_line);
+    ADD_TESTS(tcase, the_table_is_valid, without_modules_there_is_none,
+              it_gets_its_program_and_the_command_line);
     tcase_add_loop_test(tcase, it_fails_with_a_sentence, 0, (int)(sizeof ends / sizeof *ends));
-    tcase_add_test(tcase, a_program_that_cannot_be_started);
-    tcase_add_test(tcase, its_end_is_not_reported_when_the_job_is_over);
-    tcase_add_test(tcase, one_that_did_not_fork_is_replaced);
+    ADD_TESTS(tcase, a_program_that_cannot_be_started, its_end_is_not_reported_when_the_job_is_over,
+              one_that_did_not_fork_is_replaced);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("forks");
     tcase_add_test(tcase, a_worker_starts_whatever_the_answer_is);

@@ -484,27 +484,18 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("worker_env");
     TCase *tcase = tcase_create("worker_env");
-    tcase_add_test(tcase, every_variable_and_nothing_else);
-    tcase_add_test(tcase, inherited_entries_are_replaced_once_and_others_stay);
-    tcase_add_test(tcase, open_mpi_has_a_library_and_a_number_for_each_generation);
-    tcase_add_test(tcase, nodes_of_different_sizes_have_no_ranks_across_them);
-    tcase_add_test(tcase, what_the_user_has_chosen_for_horovod_stays);
-    tcase_add_test(tcase, the_rendezvous_of_an_outer_job_is_taken_away);
-    tcase_add_test(tcase, the_key_of_an_outer_job_is_taken_away);
-    tcase_add_test(tcase, a_key_for_ranks_only_is_not_for_the_store);
-    tcase_add_test(tcase, a_seat_without_roles_or_address_falls_back);
-    tcase_add_test(tcase, tls_is_said_where_it_is_asked_for);
-    tcase_add_test(tcase, threads_and_nccl_are_the_users_choice);
-    tcase_add_test(tcase, no_error_file_is_an_empty_variable);
-    tcase_add_test(tcase, devices_are_inherited_unless_virtual);
-    tcase_add_test(tcase, a_virtual_local_rank_sees_one_device);
-    tcase_add_test(tcase, amd_devices_follow_where_they_are_listed);
-    tcase_add_test(tcase, a_device_that_is_not_there_is_refused);
-    tcase_add_test(tcase, without_memory_the_environment_is_an_error);
-    tcase_add_test(tcase, known_names_are_replaced);
-    tcase_add_test(tcase, all_else_stays_as_it_is);
-    tcase_add_test(tcase, two_dollars_are_one);
-    tcase_add_test(tcase, without_memory_there_is_no_text);
+    ADD_TESTS(
+        tcase, every_variable_and_nothing_else, inherited_entries_are_replaced_once_and_others_stay,
+        open_mpi_has_a_library_and_a_number_for_each_generation,
+        nodes_of_different_sizes_have_no_ranks_across_them,
+        what_the_user_has_chosen_for_horovod_stays, the_rendezvous_of_an_outer_job_is_taken_away,
+        the_key_of_an_outer_job_is_taken_away, a_key_for_ranks_only_is_not_for_the_store,
+        a_seat_without_roles_or_address_falls_back, tls_is_said_where_it_is_asked_for,
+        threads_and_nccl_are_the_users_choice, no_error_file_is_an_empty_variable,
+        devices_are_inherited_unless_virtual, a_virtual_local_rank_sees_one_device,
+        amd_devices_follow_where_they_are_listed, a_device_that_is_not_there_is_refused,
+        without_memory_the_environment_is_an_error, known_names_are_replaced,
+        all_else_stays_as_it_is, two_dollars_are_one, without_memory_there_is_no_text);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -157,14 +157,11 @@ Suite *test_suite(void)
     Suite *suite = suite_create("worker_keys");
     TCase *tcase = tcase_create("worker_keys");
     tcase_add_checked_fixture(tcase, make_dir, remove_dir);
-    tcase_add_test(tcase, it_is_the_key_of_a_worker_in_its_generation);
-    tcase_add_test(tcase, it_is_sealed_and_for_us_alone);
-    tcase_add_test(tcase, without_a_token_there_is_none);
-    tcase_add_test(tcase, where_the_store_has_proven_nothing_it_is_for_ranks);
-    tcase_add_test(tcase, a_job_of_one_node_has_a_new_one_each_time);
-    tcase_add_test(tcase, a_token_is_made_for_workers_alone);
-    tcase_add_test(tcase, an_agent_that_has_a_key_only_cannot_make_others);
-    tcase_add_test(tcase, a_token_that_others_can_read_is_refused);
+    ADD_TESTS(tcase, it_is_the_key_of_a_worker_in_its_generation, it_is_sealed_and_for_us_alone,
+              without_a_token_there_is_none, where_the_store_has_proven_nothing_it_is_for_ranks,
+              a_job_of_one_node_has_a_new_one_each_time, a_token_is_made_for_workers_alone,
+              an_agent_that_has_a_key_only_cannot_make_others,
+              a_token_that_others_can_read_is_refused);
     suite_add_tcase(suite, tcase);
     return suite;
 }

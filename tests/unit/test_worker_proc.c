@@ -262,19 +262,11 @@ Suite *test_suite(void)
     Suite *suite = suite_create("worker_proc");
     TCase *tcase = tcase_create("worker_proc");
     tcase_add_checked_fixture(tcase, init, finish);
-    tcase_add_test(tcase, the_table_is_valid);
-    tcase_add_test(tcase, a_new_worker_is_idle);
-    tcase_add_test(tcase, success_by_itself);
-    tcase_add_test(tcase, failure_by_itself);
-    tcase_add_test(tcase, death_by_itself);
-    tcase_add_test(tcase, stopped);
-    tcase_add_test(tcase, killed_after_stopping);
-    tcase_add_test(tcase, killed_at_once);
-    tcase_add_test(tcase, forwarding_is_no_move);
-    tcase_add_test(tcase, the_whole_group_is_signalled);
-    tcase_add_test(tcase, a_worker_is_used_again);
-    tcase_add_test(tcase, a_worker_that_cannot_be_watched_leaks_nothing);
-    tcase_add_test(tcase, a_worker_that_is_left_behind_leaves_no_handle);
+    ADD_TESTS(tcase, the_table_is_valid, a_new_worker_is_idle, success_by_itself, failure_by_itself,
+              death_by_itself, stopped, killed_after_stopping, killed_at_once,
+              forwarding_is_no_move, the_whole_group_is_signalled, a_worker_is_used_again,
+              a_worker_that_cannot_be_watched_leaks_nothing,
+              a_worker_that_is_left_behind_leaves_no_handle);
     suite_add_tcase(suite, tcase);
     return suite;
 }

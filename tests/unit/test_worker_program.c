@@ -152,11 +152,9 @@ Suite *test_suite(void)
     Suite *suite = suite_create("worker_program");
     TCase *tcase = tcase_create("resolve");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, what_is_executed);
-    tcase_add_test(tcase, which_python);
-    tcase_add_test(tcase, a_script_with_a_placeholder_is_looked_for_by_each_worker);
-    tcase_add_test(tcase, what_is_refused);
-    tcase_add_test(tcase, an_interpreter_that_is_not_there);
+    ADD_TESTS(tcase, what_is_executed, which_python,
+              a_script_with_a_placeholder_is_looked_for_by_each_worker, what_is_refused,
+              an_interpreter_that_is_not_there);
     suite_add_tcase(suite, tcase);
     return suite;
 }

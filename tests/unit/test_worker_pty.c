@@ -75,10 +75,8 @@ Suite *test_suite(void)
     Suite *suite = suite_create("worker_pty");
     TCase *tcase = tcase_create("pty");
     tcase_add_checked_fixture(tcase, open_one, close_one);
-    tcase_add_test(tcase, it_is_a_terminal_of_no_session);
-    tcase_add_test(tcase, bytes_come_through_untouched);
-    tcase_add_test(tcase, its_end_is_an_error_behind_the_last_byte);
-    tcase_add_test(tcase, it_is_narrower_by_the_prefix);
+    ADD_TESTS(tcase, it_is_a_terminal_of_no_session, bytes_come_through_untouched,
+              its_end_is_an_error_behind_the_last_byte, it_is_narrower_by_the_prefix);
     suite_add_tcase(suite, tcase);
     return suite;
 }

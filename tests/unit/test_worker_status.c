@@ -110,10 +110,8 @@ Suite *test_suite(void)
     Suite *suite = suite_create("worker_status");
     TCase *tcase = tcase_create("core");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    tcase_add_test(tcase, all_states_are_written);
-    tcase_add_test(tcase, all_states_are_read);
-    tcase_add_test(tcase, what_is_no_line_is_passed_over);
-    tcase_add_test(tcase, a_line_is_written_as_a_whole);
+    ADD_TESTS(tcase, all_states_are_written, all_states_are_read, what_is_no_line_is_passed_over,
+              a_line_is_written_as_a_whole);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -19,8 +19,7 @@
 enum { MOST = 64, LIMIT_S = 120, LOOK_MS = 5 };
 
 struct test {
-    const char *name;
-    check_test *run;
+    const TTest *test;
     int first, end;
 };
 
@@ -71,11 +70,11 @@ TCase *tcase_create(const char *name)
     return tcase;
 }
 
-void check_add(TCase *tcase, const char *name, check_test *test, int first, int end)
+void check_add(TCase *tcase, const TTest *test, int first, int end)
 {
     if (tcase->count == MOST)
         abort();
-    tcase->tests[tcase->count++] = (struct test){name, test, first, end};
+    tcase->tests[tcase->count++] = (struct test){test, first, end};
 }
 
 SRunner *srunner_create(Suite *suite)
@@ -144,7 +143,7 @@ static bool await(pid_t pid)
     return in_time && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-static bool run_forked(const struct test *test, int i)
+static bool run_forked(const TTest *test, int i)
 {
     fflush(NULL);
     pid_t parent = getpid(), pid = fork();
@@ -163,7 +162,7 @@ static bool run_forked(const struct test *test, int i)
     return await(pid);
 }
 
-static void run_test(SRunner *runner, const TCase *tcase, const struct test *test, int i)
+static void run_test(SRunner *runner, const TCase *tcase, const TTest *test, int i)
 {
     bool good = true;
     if (runner->fork_status == CK_NOFORK)
@@ -183,10 +182,10 @@ void srunner_run_all(SRunner *runner, enum print_output output)
     for (int t = 0; t < runner->suite->count; t++) {
         const TCase *tcase = runner->suite->tcases[t];
         for (int k = 0; k < tcase->count; k++) {
-            if (only != NULL && strcmp(only, tcase->tests[k].name) != 0)
+            if (only != NULL && strcmp(only, tcase->tests[k].test->name) != 0)
                 continue;
             for (int i = tcase->tests[k].first; i < tcase->tests[k].end; i++)
-                run_test(runner, tcase, &tcase->tests[k], i);
+                run_test(runner, tcase, tcase->tests[k].test, i);
         }
     }
     printf("%s: %d tests, %d failed\n", runner->suite->name, runner->run, runner->failed);

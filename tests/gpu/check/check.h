@@ -17,26 +17,32 @@ typedef struct SRunner SRunner;
 enum print_output { CK_ENV };
 enum fork_status { CK_FORK, CK_NOFORK };
 
-typedef void check_test(int _i);
+typedef struct TTest {
+    const char *name;
+    void (*run)(int _i);
+} TTest;
 
 Suite *suite_create(const char *name);
 void suite_add_tcase(Suite *suite, TCase *tcase);
 TCase *tcase_create(const char *name);
-void check_add(TCase *tcase, const char *name, check_test *test, int first, int end);
+void check_add(TCase *tcase, const TTest *test, int first, int end);
 SRunner *srunner_create(Suite *suite);
 void srunner_set_fork_status(SRunner *runner, enum fork_status status);
 void srunner_run_all(SRunner *runner, enum print_output output);
 int srunner_ntests_failed(SRunner *runner);
 void srunner_free(SRunner *runner);
 
-#define START_TEST(name)     \
-    static void name(int _i) \
-    {                        \
+#define START_TEST(name)                                 \
+    static void name##_fn(int _i);                       \
+    static const TTest name##_test = {#name, name##_fn}; \
+    static const TTest *const name = &name##_test;       \
+    static void name##_fn(int _i)                        \
+    {                                                    \
         (void)_i;
 #define END_TEST }
 
-#define tcase_add_test(tcase, test)                  check_add(tcase, #test, test, 0, 1)
-#define tcase_add_loop_test(tcase, test, first, end) check_add(tcase, #test, test, first, end)
+#define tcase_add_test(tcase, test)                  check_add(tcase, test, 0, 1)
+#define tcase_add_loop_test(tcase, test, first, end) check_add(tcase, test, first, end)
 
 /* Ends the test. */
 _Noreturn void check_fail(const char *file, int line, const char *format, ...)
