@@ -187,7 +187,7 @@ class StateCrash(DdprundCase):
 
     def test_a_full_disk(self):
         if os.geteuid() != 0:
-            self.skipTest('needs root to mount a small disk')
+            self.skipTest('only root can mount a small disk')
         mounted = subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=300k', 'none', self.disk],
                                  capture_output=True, text=True)
         if mounted.returncode != 0:
@@ -201,7 +201,7 @@ class StateCrash(DdprundCase):
         self.check()
         self.assertGreater(sum(peer.acked for peer in self.peers), 0)
 
-    @unittest.skipUnless(HAS_FAILPOINTS, 'this build has no failpoints')
+    @unittest.skipUnless(HAS_FAILPOINTS, 'this build has no failpoints (-Dfailpoints=true)')
     def test_killed_at_every_failpoint(self):
         for point, often in POINTS.items():
             for hit in (1, 2, often):
@@ -211,7 +211,7 @@ class StateCrash(DdprundCase):
                     self.assertEqual(job.wait(), -9)
                     self.check()
 
-    @unittest.skipUnless(HAS_FAILPOINTS, 'this build has no failpoints')
+    @unittest.skipUnless(HAS_FAILPOINTS, 'this build has no failpoints (-Dfailpoints=true)')
     def test_an_error_at_every_failpoint(self):
         for point, often in POINTS.items():
             if point == 'state.committed': # there is nothing left to fail
@@ -221,7 +221,7 @@ class StateCrash(DdprundCase):
                     self.refused_disk(self.begin(failpoints=f'{point}=error:28@{hit}'),
                                       ['the state', 'No space left on device'])
 
-    @unittest.skipUnless(HAS_FAILPOINTS, 'this build has no failpoints')
+    @unittest.skipUnless(HAS_FAILPOINTS, 'this build has no failpoints (-Dfailpoints=true)')
     def test_what_happens_while_it_is_read(self):
         job = self.begin()
         self.run_peers(3)

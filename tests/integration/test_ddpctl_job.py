@@ -48,6 +48,9 @@ def can_become():
     return os.waitpid(pid, 0)[1] == 0
 
 
+needs_names = unittest.skipUnless(can_become(), 'a process may not have a host name of its own here: that takes root '
+                                  'or user namespaces')
+
 # Ends when it is told to, or fails when there is a file "fail-RANK".
 WORKER = 'until rm "fail-$RANK" 2>/dev/null; do sleep 0.02; done; echo it hurts >&2; exit 7'
 
@@ -141,7 +144,7 @@ class JobCase(DdprundCase):
         self.assertIn(text, err)
 
 
-@unittest.skipUnless(can_become(), 'a process may not have a host name of its own here')
+@needs_names
 class Status(JobCase):
     def test_no_jobs(self):
         self.assertEqual(self.text(), 'no jobs\n')
@@ -403,7 +406,7 @@ class Status(JobCase):
                 self.fails(UNREACHABLE, gone, verb, *words, '--timeout=0.1', store=gone)
 
 
-@unittest.skipUnless(can_become(), 'a process may not have a host name of its own here')
+@needs_names
 class Changes(JobCase):
     def test_stop(self):
         jobs = [self.node('a'), self.node('b')]
@@ -515,7 +518,7 @@ class Changes(JobCase):
         self.assertIn(b'stopped by request', err)
 
 
-@unittest.skipUnless(can_become(), 'a process may not have a host name of its own here')
+@needs_names
 class LeftOut(JobCase):
     """Node b is not fit while there is a file "sick"; its workers fail where one of theirs is told to."""
 

@@ -79,7 +79,8 @@ class Life(DdprunCase):
                     in re.findall(r'default(\d)\]:ready (\d+)', job.out)}
         return job
 
-    @unittest.skipIf(KERNEL < (5, 17) or not has_waitv(), 'needs Linux 5.17 and futex_waitv')
+    @unittest.skipIf(KERNEL < (5, 17) or not has_waitv(),
+                     'this kernel has no futex_waitv (Linux 5.17), or a sandbox refuses it')
     def test_the_others_are_told_before_it_is_buried(self):
         job = self.hold(MIB)
         dying = Dying(job.pids[0])

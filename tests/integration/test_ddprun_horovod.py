@@ -17,7 +17,8 @@ from nodes import free_port
 from strangers import as_stranger, needs_strangers
 
 HAS_HTTP = os.environ.get('DDPRUN_HAS_HTTP', '1') == '1'
-needs_http = unittest.skipUnless(HAS_HTTP, 'this build has no HTTP: libmicrohttpd was missing')
+needs_http = unittest.skipUnless(HAS_HTTP, 'this build has no HTTP: libmicrohttpd was missing (Debian package '
+                                             'libmicrohttpd-dev)')
 
 # Each rank tells its address in each scope and asks for those of the others; then it says that it has done.
 CLIENT = '''
@@ -154,7 +155,7 @@ class Door(DdprunCase):
         job.process.stdin = None
         self.assertEqual(job.wait(), 0, job.err)
 
-    @unittest.skipIf(HAS_HTTP, 'this build has HTTP')
+    @unittest.skipIf(HAS_HTTP, 'this build has HTTP, and the test is about one without')
     def test_a_build_without_http_says_so(self):
         job, port = self.start_waiter()
         with self.assertRaises((ConnectionError, http.client.HTTPException)):

@@ -66,7 +66,7 @@ class Limits(DdprunCase):
         self.assert_sentence(job, 78, 'ulimit -n')
 
     @needs_strangers
-    @unittest.skipIf(SANITIZED, 'the leak check needs a process of its own')
+    @unittest.skipIf(SANITIZED, 'the leak check of this sanitizer needs a process of its own')
     def test_of_processes(self):
         other_user = 54321
         for path in (self.folder, self.tmp):

@@ -34,7 +34,8 @@ def permitted():
         return False
 
 
-@unittest.skipUnless(permitted(), 'network namespaces may not be made here')
+@unittest.skipUnless(permitted(), 'network namespaces may not be made here: that takes root or user namespaces, '
+                                  'and the program ip (Debian package iproute2)')
 class WorkerKeys(DdprundCase):
     def two_nodes(self, script, *options):
         words = ' '.join(['--nnodes=2', '--lease=10m', '--rdzv-id=train', f'--rdzv-endpoint={STORE}', '--no-prefix',

@@ -54,7 +54,7 @@ def value_of(metrics, name):
     return float(found[1]) if found else None
 
 
-@unittest.skipUnless(HAS_HTTP, 'this build has no HTTP: libmicrohttpd was missing')
+@unittest.skipUnless(HAS_HTTP, 'this build has no HTTP: libmicrohttpd was missing (Debian package libmicrohttpd-dev)')
 class MetricsCase(DdprunCase):
     def setUp(self):
         super().setUp()

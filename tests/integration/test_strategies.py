@@ -71,7 +71,7 @@ class Strategies(unittest.TestCase):
         self.trains_as_the_plain_program('hybrid', 4)
         self.trains_as_the_plain_program('hybrid', 8)
 
-    @unittest.skipUnless((EXAMPLES / 'half_precision').exists(), 'the compiler has no _Float16')
+    @unittest.skipUnless((EXAMPLES / 'half_precision').exists(), 'the C compiler has no _Float16')
     def test_half_precision(self):
         """Rounded to 11 bits, but near."""
         plain_accuracy, plain = train('fashion_mnist', 1, 64)

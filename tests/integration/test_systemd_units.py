@@ -54,6 +54,6 @@ class Units(unittest.TestCase):
 
 if __name__ == '__main__':
     if shutil.which('systemd-analyze') is None:
-        print('there is no systemd-analyze: install systemd')
+        print('systemd-analyze is missing (Debian package systemd)')
         sys.exit(77)
     unittest.main()

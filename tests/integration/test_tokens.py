@@ -194,7 +194,7 @@ class Stores(DdprundCase):
     def test_beyond_loopback(self):
         address = own_address()
         if address is None:
-            self.skipTest('this machine has no other address')
+            self.skipTest('this machine has no address but those of loopback')
         self.file.unlink()
         job = self.serve(listen=f'{address}:0')
         self.addCleanup(self.stop, job)

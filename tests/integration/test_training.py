@@ -49,6 +49,6 @@ class Training(unittest.TestCase):
 
 if __name__ == '__main__':
     if not os.path.exists(DATA):
-        print('skipped: apt-get install dataset-fashion-mnist')
+        print('the images of Fashion-MNIST are missing (Debian package dataset-fashion-mnist)')
         sys.exit(77)
     unittest.main()

@@ -78,21 +78,21 @@ class TrainingOnGpus(unittest.TestCase):
     def test_threads(self):
         self.same(train(CUDA, '--threads=3'), self.alone, ROUNDING)
 
-    @unittest.skipUnless(HOST_CUDA, 'a real machine has the GPUs that it has')
+    @unittest.skipUnless(HOST_CUDA, 'a test with the simulated driver only: a real machine has the GPUs that it has')
     def test_two_gpus(self):
         two = {'DDP_HOST_CUDA_DEVICES': '2'}
         self.same(train(*launch(3), CUDA, **two), self.alone, ROUNDING)
         self.same(train(CUDA, '--threads=2', **two), self.alone, ROUNDING)
 
-    @unittest.skipUnless(HOST_CUDA, 'a real GPU takes the time that it takes')
+    @unittest.skipUnless(HOST_CUDA, 'a test with the simulated driver only: a real GPU takes the time that it takes')
     def test_streams_that_dawdle(self):
         self.same(train(*launch(2), CUDA, DDP_HOST_CUDA_DELAY_US='300'), self.alone, ROUNDING)
 
-    @unittest.skipUnless(HOST_CUDA, 'small differences grow over three epochs')
+    @unittest.skipUnless(HOST_CUDA, 'a test with the simulated driver only: elsewhere small differences grow')
     def test_as_on_the_processor(self):
         self.same(self.alone, train(PROCESSOR), KERNELS)
 
-    @unittest.skipIf(HOST_CUDA, 'a few images are not enough to')
+    @unittest.skipIf(HOST_CUDA, 'this machine has no GPU, and the few images of the simulated driver are not enough')
     def test_it_learns(self):
         self.assertGreaterEqual(self.alone[0], GOAL)
 
@@ -105,7 +105,7 @@ class WithoutGpu(unittest.TestCase):
         self.assertRegex(done.stderr, r'^fashion_mnist_cuda: no GPU can be used here: [^\n]+\n$')
         return done.stderr
 
-    @unittest.skipUnless(HOST_CUDA, 'there is one')
+    @unittest.skipUnless(HOST_CUDA, 'a test with the simulated driver only: this machine has a GPU')
     def test_it_says_so(self):
         for words in (['--probe'], ['--synthetic'], ['--threads=2', '--synthetic']):
             with self.subTest(words=words):
@@ -117,9 +117,9 @@ if __name__ == '__main__':
     if not HOST_CUDA:
         probe = subprocess.run([CUDA, '--probe'], capture_output=True, text=True, timeout=60)
         if probe.returncode == UNAVAILABLE:
-            print('skipped:', probe.stderr.strip())
+            print(f'this machine has no GPU: {probe.stderr.strip()}')
             sys.exit(77)
         if not os.path.exists(DATA):
-            print('skipped: apt-get install dataset-fashion-mnist')
+            print('the images of Fashion-MNIST are missing (Debian package dataset-fashion-mnist)')
             sys.exit(77)
     unittest.main()

@@ -14,6 +14,10 @@ import threading
 import unittest
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from skip import need_torch
+
 DDPRUN = os.environ.get('DDPRUN', '')
 PYTHON = os.environ.get('INTEROP_PYTHON', '')
 WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), 'torch_worker.py')
@@ -186,8 +190,5 @@ class Filters(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    if not os.access(PYTHON, os.X_OK):
-        print(f'there is no PyTorch: {PYTHON or "INTEROP_PYTHON"} does not exist; '
-              'run scripts/setup interop')
-        sys.exit(1 if os.environ.get('DDPRUN_INTEROP') == '1' else 77)
+    need_torch(PYTHON)
     unittest.main()

@@ -18,6 +18,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import probe, wait_until
 from ddprund_run import DdprundCase
+from skip import need_torch, skip_program
 
 PYTHON = os.environ.get('INTEROP_PYTHON', '')
 
@@ -68,9 +69,8 @@ class Analyser(DdprundCase):
 
 
 if __name__ == '__main__':
-    usable = PYTHON != '' and subprocess.run([PYTHON, '-c', 'import torch.distributed.flight_recorder'],
-                                             capture_output=True, check=False).returncode == 0
-    if not usable and os.environ.get('DDPRUN_INTEROP') != '1':
-        print('there is no PyTorch with a flight recorder; scripts/setup interop installs it', file=sys.stderr)
-        sys.exit(77)
+    need_torch(PYTHON)
+    if subprocess.run([PYTHON, '-c', 'import torch.distributed.flight_recorder'], capture_output=True,
+                      check=False).returncode != 0:
+        skip_program('this PyTorch has no analyser of flight recorders')
     unittest.main()

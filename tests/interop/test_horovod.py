@@ -15,6 +15,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DdprunCase
 from nodes import free_port
+from skip import skip_program
 
 PYTHON = os.environ.get('HOROVOD_PYTHON', '')
 WORKER = Path(__file__).resolve().parent / 'horovod_worker.py'
@@ -55,6 +56,6 @@ class Horovod(DdprunCase):
 if __name__ == '__main__':
     if not os.access(PYTHON, os.X_OK) or subprocess.run([PYTHON, '-c', 'import horovod.torch'], capture_output=True,
                                                         check=False).returncode != 0:
-        print(f'there is no Horovod: {PYTHON or "HOROVOD_PYTHON"} cannot import it; run scripts/setup horovod')
-        sys.exit(1 if os.environ.get('DDPRUN_HOROVOD') == '1' else 77)
+        skip_program(f"Horovod is missing: {PYTHON or 'HOROVOD_PYTHON'} cannot import it; 'scripts/setup horovod' "
+                     'builds it', demanded_by='DDPRUN_HOROVOD')
     unittest.main()

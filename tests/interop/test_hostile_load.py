@@ -15,18 +15,23 @@ import sys
 import tempfile
 import time
 import unittest
+from pathlib import Path
 
 WANTED = os.environ.get('INTEROP_PYTHON', '')
 if __name__ == '__main__' and os.access(WANTED, os.X_OK) and not os.environ.get('INTEROP_INSIDE'):
     os.environ['INTEROP_INSIDE'] = '1'
     os.environ['TORCH_CPP_LOG_LEVEL'] = 'FATAL'  # of PyTorch's server, about its guests
-    os.execv(WANTED, [WANTED, *sys.argv])
+    os.execv(WANTED, [WANTED, '-X', 'faulthandler', *sys.argv])
 
 import json  # noqa: E402
 import signal  # noqa: E402
 import socket  # noqa: E402
 import struct  # noqa: E402
 from datetime import timedelta  # noqa: E402
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import wait_until  # noqa: E402
 
 try:
     import torch.distributed as dist
@@ -274,8 +279,10 @@ class HostileLoad(unittest.TestCase):
         self.assertEqual(daemon.wait(DEADLINE_S), 0)
         self.check_log()
 
-    @unittest.skipIf(dist is None or SANITIZED, 'nothing to compare with')
-    @unittest.skipUnless(os.environ.get('DDPRUN_BESIDE_PYTORCH'), 'asserts nothing: ask for it')
+    @unittest.skipIf(dist is None or SANITIZED, 'there is nothing to compare with: PyTorch is missing, or this build has '
+                                                 'a sanitizer')
+    @unittest.skipUnless(os.environ.get('DDPRUN_BESIDE_PYTORCH'), 'it asserts nothing, and DDPRUN_BESIDE_PYTORCH does not '
+                                                                   'ask for its figures')
     def test_with_pytorch_s_own_server(self):
         """For the figures only: what becomes of it is printed."""
         theirs, port = self.start(sys.executable, '-c', THEIRS, stdin=subprocess.PIPE,

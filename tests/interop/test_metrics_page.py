@@ -21,6 +21,7 @@ from ddprun_run import DEADLINE, wait_until
 from ddprund_run import DdprundCase
 from etcd_cluster import ETCD, Cluster
 from nodes import free_port
+from skip import skip_program
 
 WORKER = '''
 for step in 1 2 3; do echo "rank $RANK: step $step, loss 0.$((9 - step))" >&2; done
@@ -75,7 +76,7 @@ class PageCase(DdprundCase):
             job.wait()
 
 
-@unittest.skipUnless(ETCD, 'etcd is not installed')
+@unittest.skipUnless(ETCD, 'etcd is missing (Debian package etcd-server)')
 class Prometheus(PageCase):
     def setUp(self):
         super().setUp()
@@ -92,7 +93,7 @@ class Prometheus(PageCase):
         self.stop(self.store)
         return metrics
 
-    @unittest.skipUnless(shutil.which('promtool'), 'promtool is missing')
+    @unittest.skipUnless(shutil.which('promtool'), 'promtool is missing (Debian package prometheus)')
     def test_what_its_checker_says(self):
         metrics = self.metrics()
         done = subprocess.run(['promtool', 'check', 'metrics'], input=metrics, text=True, capture_output=True, check=False)
@@ -116,7 +117,7 @@ def find_browser():
     return shutil.which('chromium') or shutil.which('chromium-browser') or shutil.which('google-chrome')
 
 
-@unittest.skipUnless(find_browser(), 'there is no Chromium')
+@unittest.skipUnless(find_browser(), 'Chromium is missing (Debian package chromium)')
 class Page(PageCase):
     def browse(self, *words):
         """Chromium's virtual time passes as fast as the page's requests are answered."""
@@ -146,6 +147,5 @@ class Page(PageCase):
 
 if __name__ == '__main__':
     if not shutil.which('promtool') or not find_browser():
-        print('promtool or Chromium is missing')
-        sys.exit(1 if os.environ.get('DDPRUN_INTEROP') == '1' else 77)
+        skip_program('promtool (Debian package prometheus) or Chromium (Debian package chromium) is missing')
     unittest.main()

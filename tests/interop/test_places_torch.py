@@ -16,6 +16,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from nodes import free_port
+from skip import need_torch
 
 DDPRUN = os.environ.get('DDPRUN', '')
 PYTHON = os.environ.get('INTEROP_PYTHON', '')
@@ -139,8 +140,5 @@ class Places(unittest.TestCase):
 
 
 if __name__ == '__main__':
-    if not os.access(PYTHON, os.X_OK):
-        print(f'there is no PyTorch: {PYTHON or "INTEROP_PYTHON"} does not exist; '
-              "'scripts/setup interop' installs it")
-        sys.exit(1 if os.environ.get('DDPRUN_INTEROP') == '1' else 77)
+    need_torch(PYTHON)
     unittest.main()

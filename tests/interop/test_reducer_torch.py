@@ -7,7 +7,6 @@ DDPRUN_INTEROP=1 makes that a failure.
 """
 
 import os
-import subprocess
 import sys
 import unittest
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import ROOT, DdprunCase
+from skip import need_torch
 
 HERE = Path(__file__).resolve().parent
 PYTHON = os.environ.get('INTEROP_PYTHON', '')
@@ -49,7 +49,5 @@ class Reducer(DdprunCase):
 
 
 if __name__ == '__main__':
-    if not PYTHON or subprocess.run([PYTHON, '-c', 'import torch'], capture_output=True, check=False).returncode != 0:
-        print('there is no Python with PyTorch', file=sys.stderr)
-        sys.exit(1 if os.environ.get('DDPRUN_INTEROP') == '1' else 77)
+    need_torch(PYTHON)
     unittest.main(verbosity=2)

@@ -9,6 +9,11 @@ a failure. $LIBDDPCOMM is the library.
 import os
 import subprocess
 import sys
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from skip import need_torch
 
 PYTHON = os.environ.get('INTEROP_PYTHON', '')
 LIMIT = 240 # seconds
@@ -59,11 +64,8 @@ print('and larger ones')
 
 
 def main():
-    if not os.access(PYTHON, os.X_OK):
-        print(f'there is no PyTorch: {PYTHON or "INTEROP_PYTHON"} does not exist; '
-              "'scripts/setup interop' installs it")
-        return 1 if os.environ.get('DDPRUN_INTEROP') == '1' else 77
-    return subprocess.run([PYTHON, '-W', 'ignore', '-c', COMPARE, os.environ['LIBDDPCOMM']], timeout=LIMIT).returncode
+    need_torch(PYTHON)
+    return subprocess.run([PYTHON, '-W', 'ignore', '-c', COMPARE, os.environ['LIBDDPCOMM']]).returncode
 
 
 if __name__ == '__main__':

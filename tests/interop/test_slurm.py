@@ -14,6 +14,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 import slurm_cluster
 from ddprun_run import DDPRUN, DdprunCase, marked_processes, wait_until
+from skip import skip_program
 
 ENDED = ('COMPLETED', 'FAILED', 'CANCELLED', 'TIMEOUT', 'NODE_FAIL')
 
@@ -124,7 +125,6 @@ class Slurm(DdprunCase):
 if __name__ == '__main__':
     why = slurm_cluster.missing()
     if why is not None:
-        print(why)
-        sys.exit(1 if os.environ.get('DDPRUN_INTEROP') == '1' else 77)
+        skip_program(why)
     slurm_cluster.enter_namespace()
     unittest.main()

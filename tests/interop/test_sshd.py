@@ -16,6 +16,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DdprunCase, children, wait_until
 from nodes import NotPermitted, Wires, free_port
+from skip import skip_program
 
 SSHD = shutil.which('sshd', path='/usr/sbin:/usr/bin')
 UNREACHABLE = 69
@@ -159,6 +160,5 @@ class Namespaces(SshCase):
 
 if __name__ == '__main__':
     if os.geteuid() != 0 or SSHD is None:
-        print('sshd is not installed, or this is not root')
-        sys.exit(1 if os.environ.get('DDPRUN_INTEROP') == '1' else 77)
+        skip_program('sshd is missing (Debian package openssh-server), or this is not root')
     unittest.main()

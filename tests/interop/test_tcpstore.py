@@ -8,8 +8,11 @@ PyTorch, $INTEROP_PYTHON, and is skipped where there is none; DDPRUN_INTEROP=1 m
 import os
 import subprocess
 import sys
+from pathlib import Path
 
-SKIPPED = 77
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from skip import need_torch
 
 
 def python_with_torch():
@@ -17,13 +20,10 @@ def python_with_torch():
     wanted = os.environ.get('INTEROP_PYTHON', '')
     if sys.executable == wanted or os.environ.get('INTEROP_INSIDE'):
         return
-    if not os.access(wanted, os.X_OK):
-        print(f'there is no PyTorch: {wanted or "INTEROP_PYTHON"} does not exist; '
-              'run scripts/setup interop')
-        sys.exit(1 if os.environ.get('DDPRUN_INTEROP') == '1' else SKIPPED)
+    need_torch(wanted)
     os.environ['INTEROP_INSIDE'] = '1'
     os.environ['TORCH_CPP_LOG_LEVEL'] = 'ERROR'  # the failures are on purpose
-    os.execv(wanted, [wanted, *sys.argv])
+    os.execv(wanted, [wanted, '-X', 'faulthandler', *sys.argv])
 
 
 if __name__ == '__main__':

@@ -20,6 +20,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import ROOT, DdprunCase
+from skip import need_torch
 
 HERE = Path(__file__).resolve().parent
 PYTHON = os.environ.get('INTEROP_PYTHON', '')
@@ -343,8 +344,6 @@ class Backend(DdprunCase):
 
 
 if __name__ == '__main__':
-    if not PYTHON or subprocess.run([PYTHON, '-c', 'import torch'], capture_output=True, check=False).returncode != 0:
-        print('there is no Python with PyTorch', file=sys.stderr)
-        sys.exit(1 if os.environ.get('DDPRUN_INTEROP') == '1' else 77)
+    need_torch(PYTHON)
     compile_back_end()
     unittest.main(verbosity=2)

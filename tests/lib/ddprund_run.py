@@ -13,7 +13,8 @@ DDPCTL = os.environ.get('DDPCTL', str(ROOT / 'build' / 'bin' / 'ddpctl'))
 
 HAS_TLS = os.environ.get('DDPRUN_HAS_TLS', '1') == '1'
 
-needs_tls = unittest.skipUnless(HAS_TLS, 'built without TLS (the build option tls)')
+needs_tls = unittest.skipUnless(HAS_TLS, 'this build has no TLS: the headers of OpenSSL 3 were missing (Debian package '
+                                         'libssl-dev)')
 
 USAGE, UNREACHABLE, TIMEOUT, DENIED, CONFIG = 2, 69, 75, 77, 78
 

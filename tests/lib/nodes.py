@@ -70,6 +70,14 @@ def descendants(pid):
     return found
 
 
+def may_unshare(*flags):
+    """Whether namespaces of these kinds, flags of unshare(1), may be made here."""
+    try:
+        return subprocess.run(['unshare', *flags, 'true'], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
 # ---- wires ------------------------------------------------------------------------------------
 
 class Loopback:

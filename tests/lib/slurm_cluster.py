@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 from ddprun_run import wait_until
-from nodes import free_ports
+from nodes import free_ports, may_unshare
 
 SERVERS = ('munged', 'slurmctld', 'slurmd')
 NODES = 3
@@ -23,8 +23,10 @@ def missing():
     path = '/usr/sbin:/usr/bin:' + os.environ.get('PATH', '')
     absent = [name for name in (*SERVERS, 'srun', 'sbatch', 'scontrol') if shutil.which(name, path=path) is None]
     if absent:
-        return f'{", ".join(absent)} of Slurm are not installed'
-    return None if os.geteuid() == 0 else 'slurmd runs as root only'
+        return f'these programs of Slurm are missing: {", ".join(absent)} (Debian package slurm-wlm)'
+    if os.geteuid() != 0:
+        return 'this is not root, and slurmd runs as root only'
+    return None if may_unshare('--mount') else 'a namespace of mounts may not be made here'
 
 
 def enter_namespace():

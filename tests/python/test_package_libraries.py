@@ -49,7 +49,7 @@ class Finding(unittest.TestCase):
         self.assertIn('DDPRUN_LIBRARY_PATH', done.stdout)
 
     def test_a_library_of_another_version(self):
-        compiler = shutil.which('cc') or self.skipTest('no C compiler')
+        compiler = shutil.which('cc') or self.skipTest('a C compiler is missing (Debian package gcc)')
         for name, source, said in (('ddpcomm', 'const char *ddp_version(void) { return "9.8.7"; }', 'is version 9.8.7'),
                                    ('ddpstore', 'int nothing;', 'is of an older version')):
             subprocess.run([compiler, '-shared', '-fPIC', '-x', 'c', '-', '-o', self.folder / f'lib{name}.so'],

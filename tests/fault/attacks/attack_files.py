@@ -5,11 +5,13 @@ import signal
 import stat
 import subprocess
 import sys
+import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'lib'))
 from ddprun_run import DDPRUN, MARK, DdprunCase, children, wait_until
 from ddprund_run import CONFIG, DDPRUND, DdprundCase
+from nodes import may_unshare
 from strangers import STRANGER, as_stranger, needs_strangers, reachable
 
 
@@ -173,7 +175,8 @@ def may_read(pid):
 
 
 class Root(DdprundCase):
-    @needs_strangers
+    @unittest.skipUnless(os.geteuid() == 0, 'a service of root can be started by root only')
+    @unittest.skipUnless(may_unshare('--pid', '--fork'), 'a namespace of processes may not be made here')
     def test_a_service_that_is_root_says_so_but_in_a_container(self):
         service = self.serve()
         contained = os.readlink('/proc/self/ns/pid') != 'pid:[4026531836]'

@@ -165,7 +165,7 @@ class Doors(DdprundCase):
         self.assertEqual(as_stranger(lambda: (greet(store), ping(store))), [0, True])
 
     @needs_strangers
-    @unittest.skipUnless(has_ipv6(), 'no IPv6 here')
+    @unittest.skipUnless(has_ipv6(), 'this machine has no IPv6')
     def test_a_stranger_on_loopback_of_ipv6(self):
         _, store = self.serve_until_the_end(listen='[::1]:0')
         self.assertTrue(ping(store))
@@ -201,7 +201,7 @@ class Doors(DdprundCase):
         """Who binds 127.0.0.1 can reach the store at its network address from there."""
         address = own_address()
         if address is None:
-            self.skipTest('this machine has no other address')
+            self.skipTest('this machine has no address but those of loopback')
         _, store = self.serve_until_the_end(listen=f'{address}:0')
         for source in ('127.0.0.1', '127.1.2.3', address):
             self.assertEqual(greet(store, source), E_DENIED, source)

@@ -255,7 +255,7 @@ class Changes(WireCase):
                             '/CN=localhost', '-keyout', key, '-out', certificate], check=True,
                            capture_output=True, timeout=DEADLINE)
         except FileNotFoundError:
-            self.skipTest('the program openssl is not there')
+            self.skipTest('the program openssl is missing (Debian package openssl)')
         import ssl  # pylint: disable=import-outside-toplevel
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
@@ -322,7 +322,7 @@ class Strangers(WireCase):
         self.stop(job)
 
 
-@unittest.skipIf(HAS_TLS, 'built with TLS')
+@unittest.skipIf(HAS_TLS, 'this build has TLS, and the test is about one without')
 class Without(WireCase):
     """A build that has no TLS says so, and does nothing in clear instead."""
 
