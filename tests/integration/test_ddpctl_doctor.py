@@ -25,7 +25,7 @@ class Doctor(unittest.TestCase):
 
     def doctor(self, *words, **options):
         return subprocess.run([DDPCTL, 'doctor', *words], env=self.env, capture_output=True, text=True, check=False,
-                              timeout=60, **options)
+                              **options)
 
     def findings(self, **options):
         done = self.doctor('--json', **options)

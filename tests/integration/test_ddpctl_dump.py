@@ -33,9 +33,7 @@ class DumpCase(DdprundCase):
     @staticmethod
     def end(job):
         """Its ranks do not mind to be asked."""
-        while job.process.poll() is None:  # a repetition that comes at once does not count
-            job.signal(signal.SIGTERM)
-            job.collect(0.2)
+        job.insist(signal.SIGTERM)
         job.wait()
         job.wait_gone()
 

@@ -13,7 +13,7 @@ DDPCTL = os.environ.get('DDPCTL', str(ROOT / 'build/bin/ddpctl'))
 
 
 def explain(*words):
-    return subprocess.run([DDPCTL, 'explain', *map(str, words)], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([DDPCTL, 'explain', *map(str, words)], capture_output=True, text=True, check=False)
 
 
 class Explain(unittest.TestCase):

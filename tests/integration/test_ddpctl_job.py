@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DEADLINE, wait_until
+from ddprun_run import wait_until
 from ddprund_run import DDPCTL, DENIED, TIMEOUT, UNREACHABLE, USAGE, DdprundCase
 from nodes import free_port
 
@@ -457,7 +457,7 @@ class Changes(JobCase):
         stop = self.ctl_start(self.store, '--no-wait', '--wait', verb='stop')
         wait_until(lambda: self.version('round/train/want/stop') > before, 'it to be told again')
         (self.folder / 'go').touch()
-        out, err = stop.communicate(timeout=DEADLINE)
+        out, err = stop.communicate()
         self.assertEqual((stop.returncode, err), (0, b''))
         self.assertIn(b'is over', out)
 
@@ -513,7 +513,7 @@ class Changes(JobCase):
         scale = self.ctl_start(self.store, '3:3', verb='scale')
         self.await_job('the wish', lambda job: job['wanted']['size'] == '3:3')
         self.done(self.store, verb='stop')
-        _, err = scale.communicate(timeout=DEADLINE)
+        _, err = scale.communicate()
         self.assertEqual(scale.returncode, FAILED)
         self.assertIn(b'stopped by request', err)
 

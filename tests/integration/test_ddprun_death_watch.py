@@ -49,7 +49,7 @@ class Dying:
         libc = ctypes.CDLL(None, use_errno=True)
         libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
         if libc.ptrace(request, self.tid, None, data) != 0:
-            raise unittest.SkipTest(f'ptrace: {os.strerror(ctypes.get_errno())}')
+            raise unittest.SkipTest(f'a process may not be traced here (ptrace): {os.strerror(ctypes.get_errno())}')
 
     def kill(self):
         os.kill(self.pid, signal.SIGKILL)

@@ -245,7 +245,7 @@ class Ports(DdprunCase):
         job = self.start('--no-prefix', 'sh', '-c', 'echo $DDPRUN_STORE; read -r wait', stdin=-1)
         job.read_until('\n')
         host, port = job.out.strip().rsplit(':', 1)
-        socket.create_connection((host, int(port)), 5).close()
+        socket.create_connection((host, int(port))).close()
         listening = [line.split()[1] for path in ('/proc/net/tcp', '/proc/net/tcp6')
                      for line in Path(path).read_text().splitlines()[1:]
                      if line.split()[3] == '0A' and int(line.split()[1].split(':')[1], 16) == int(port)]

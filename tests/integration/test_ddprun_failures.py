@@ -260,7 +260,7 @@ class MemoryGroup:
             if self.make(Path(fields) / name, settings):
                 case.addCleanup(self.path.rmdir)
                 return
-        raise unittest.SkipTest('no control group with a limit on memory can be made here')
+        raise unittest.SkipTest('a control group with a limit on memory cannot be made here: that takes root')
 
     def make(self, path, settings):
         try:

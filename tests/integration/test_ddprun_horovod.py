@@ -89,7 +89,7 @@ WAITER = 'echo port $HOROVOD_GLOO_RENDEZVOUS_PORT.; cat'
 
 
 def ask(port, method, path, body=None, host=None):
-    server = http.client.HTTPConnection('127.0.0.1', port, timeout=60)
+    server = http.client.HTTPConnection('127.0.0.1', port)
     try:
         server.request(method, path, body, headers={'Host': host} if host else {})
         return server.getresponse().status

@@ -8,13 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import unittest
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DDPRUN, DdprunCase, children, wait_until
+from ddprun_run import DDPRUN, DdprunCase, children
 
 UNREACHABLE, TRY_AGAIN, CONFIG = 69, 75, 78
 
@@ -221,8 +220,7 @@ class Failures(HostsCase):
         job.read_until('up', 2)
         job.signal(signal.SIGTERM)
         job.read_until('stopping 1 workers', 2)
-        time.sleep(0.3) # a repetition within 250 ms is the same request
-        job.signal(signal.SIGTERM)
+        job.insist(signal.SIGTERM)
         self.assertEqual(job.wait(), 128 + signal.SIGTERM, job.err)
 
     def test_nothing_is_left_when_the_launcher_is_killed(self):

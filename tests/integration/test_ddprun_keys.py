@@ -126,7 +126,7 @@ class OnLoopback(DdprundCase):
     def test_one_node_that_asks_all(self):
         """The user's own token is made; workers get keys, and PyTorch's clients are vouched for."""
         ping = ("import os, socket; host, port = os.environ['DDPRUN_STORE'].split(':'); "
-                "s = socket.create_connection((host, int(port)), 10); s.sendall(bytes.fromhex('00cef7853c0d') + b'ping'); "
+                "s = socket.create_connection((host, int(port))); s.sendall(bytes.fromhex('00cef7853c0d') + b'ping'); "
                 "print('ping', s.recv(4) == b'ping')")
         script = f'{self.LOOK}; {sys.executable} -c "{ping}"; {DDPCTL} store --no-auth get k; echo "open $?"; {ALLREDUCE}'
         for options, env in ((('--auth=always',), {}), ((), {'DDPRUN_AUTH': 'always'})):

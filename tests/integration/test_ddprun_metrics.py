@@ -29,7 +29,7 @@ WORKER = 'echo "up $RANK" >&2; until [ -e end ]; do sleep 0.02; done'
 
 def head_of(port, path, method='GET'):
     """The headers of the answer."""
-    server = http.client.HTTPConnection('127.0.0.1', port, timeout=30)
+    server = http.client.HTTPConnection('127.0.0.1', port)
     try:
         server.request(method, path)
         return server.getresponse().headers
@@ -39,7 +39,7 @@ def head_of(port, path, method='GET'):
 
 def ask(port, path, host='127.0.0.1', method='GET', **headers):
     """Status and body."""
-    server = http.client.HTTPConnection(host, port, timeout=30)
+    server = http.client.HTTPConnection(host, port)
     try:
         server.request(method, path, headers=headers)
         answer = server.getresponse()
@@ -177,7 +177,6 @@ class OneNode(MetricsCase):
 
         def flood():
             with socket.create_connection(('127.0.0.1', self.port)) as sock, contextlib.suppress(OSError):
-                sock.settimeout(1)
                 while not over.is_set():
                     sock.sendall(b'GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n' * 50)
                     sock.recv(1 << 20)

@@ -27,7 +27,7 @@ RATES = {64: 0.1, 7: 0.01}
 def ddprun(name, ranks, *words):
     return subprocess.run([DDPRUN, f'--nproc-per-node={ranks}', '--no-prefix', EXAMPLES / name, '--synthetic',
                            f'--limit={IMAGES}', f'--epochs={EPOCHS}', *words],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200)
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
 @functools.cache

@@ -202,7 +202,7 @@ class Stores(DdprundCase):
         store = job.endpoints[0]
         self.done(store, 'set', 'k', 'v')  # with the token of this user, without a word
         self.denied(store, '--token-file=FILE', '--no-auth', 'get', 'k')
-        with socket.create_connection((address, int(store.rpartition(':')[2])), 10) as torch:
+        with socket.create_connection((address, int(store.rpartition(':')[2]))) as torch:
             torch.sendall(b'\x00\xce\xf7\x85\x3c\x0dping')
             self.assertEqual(torch.recv(4), b'')
         text = self.file.read_text()

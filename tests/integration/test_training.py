@@ -24,7 +24,7 @@ def train(workers, folder):
     log = os.path.join(folder, f'losses-{workers}')
     done = subprocess.run([DDPRUN, f'--nproc-per-node={workers}', '--no-prefix', EXAMPLE,
                            f'--loss-log={log}'],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=200)
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode != 0:
         raise AssertionError(f'{workers} workers: exit code {done.returncode}\n{done.stderr}')
     last = done.stdout.splitlines()[-1].split()

@@ -48,7 +48,7 @@ def train(*command, **settings):
     with tempfile.NamedTemporaryFile('r', encoding='utf-8') as log:
         done = subprocess.run([*command, *WHAT, f'--loss-log={log.name}'],
                               env=environment(**settings), stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, timeout=200)
+                              capture_output=True, text=True)
         if done.returncode != 0:
             raise AssertionError(f'{command}: exit code {done.returncode}\n{done.stderr}')
         print(' '.join(command), done.stdout, sep='\n')
@@ -100,7 +100,7 @@ class TrainingOnGpus(unittest.TestCase):
 class WithoutGpu(unittest.TestCase):
     def refused(self, *words, **settings):
         done = subprocess.run([CUDA, *words], env={**os.environ, **settings},
-                              capture_output=True, text=True, timeout=60)
+                              capture_output=True, text=True)
         self.assertEqual(done.returncode, UNAVAILABLE, done.stderr)
         self.assertRegex(done.stderr, r'^fashion_mnist_cuda: no GPU can be used here: [^\n]+\n$')
         return done.stderr
@@ -115,7 +115,7 @@ class WithoutGpu(unittest.TestCase):
 
 if __name__ == '__main__':
     if not HOST_CUDA:
-        probe = subprocess.run([CUDA, '--probe'], capture_output=True, text=True, timeout=60)
+        probe = subprocess.run([CUDA, '--probe'], capture_output=True, text=True)
         if probe.returncode == UNAVAILABLE:
             print(f'this machine has no GPU: {probe.stderr.strip()}')
             sys.exit(77)

@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
 from pathlib import Path
 
@@ -28,7 +27,7 @@ def run(*words, options=(), **env):
     return subprocess.run([DDPRUN, f'--nproc-per-node={WORKERS}', '--no-prefix', *options, WORKER,
                            *words],
                           env=dict(os.environ, PYTHON_EXEC=PYTHON, **env),
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
 
 def lines(attempt):
@@ -70,8 +69,6 @@ class Torch(unittest.TestCase):
         with subprocess.Popen([DDPRUN, f'--nproc-per-node={WORKERS}', script],
                               env=dict(os.environ, PYTHON_EXEC=PYTHON), stdin=subprocess.PIPE,
                               stdout=subprocess.PIPE) as job:
-            guard = threading.Timer(120, job.kill)
-            guard.start()
             for awaited, said in zip(turns[::2], turns[1::2]):
                 while awaited not in seen:
                     came = os.read(job.stdout.fileno(), 4096)
@@ -81,7 +78,6 @@ class Torch(unittest.TestCase):
                 job.stdin.flush()
             seen += job.stdout.read()
             self.assertEqual(job.wait(), 0, seen)
-            guard.cancel()
         return seen
 
 
@@ -99,7 +95,7 @@ class Timers(unittest.TestCase):
                            'if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0": time.sleep(60)\n')
             done = subprocess.run([DDPRUN, '--nproc-per-node=2', '--max-restarts=1', script],
                                   env=dict(os.environ, PYTHON_EXEC=PYTHON, TORCHELASTIC_ENABLE_FILE_TIMER='1'),
-                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertRegex(done.stderr, r"rank 1: its timer '.*\.py#\d+' has expired: process \d+ is ended by SIGKILL")
 
@@ -130,7 +126,7 @@ class ErrorFiles(unittest.TestCase):
             os.unlink(self.path)
         done = subprocess.run([*launcher, '--nproc-per-node=2', self.script],
                               env=dict(os.environ, PYTHON_EXEC=PYTHON, TORCHELASTIC_ERROR_FILE=self.path),
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if not os.path.exists(self.path):
             return None, done.stderr
         with open(self.path, encoding='utf-8') as file:
@@ -177,7 +173,7 @@ class Filters(unittest.TestCase):
             subprocess.run([*launcher, '--nproc-per-node=3', f'--log-dir={folder}', *words, '--no-python', 'sh', '-c',
                             'echo "loss $RANK"; echo "step $RANK"; echo "loss of $RANK" >&2'],
                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                           check=True, timeout=120)
+                           check=True)
             return {path.name: sorted(path.read_text().splitlines())
                     for path in Path(folder).glob('*/attempt_0/filtered_*.log')}
 

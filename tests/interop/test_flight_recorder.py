@@ -42,15 +42,13 @@ class Analyser(DdprundCase):
 
     @staticmethod
     def end(job):
-        while job.process.poll() is None:  # a repetition that comes at once does not count
-            job.signal(signal.SIGTERM)
-            job.collect(0.2)
+        job.insist(signal.SIGTERM)
         job.wait()
         job.wait_gone()
 
     def analyse(self, folder):
         done = subprocess.run([PYTHON, '-m', 'torch.distributed.flight_recorder.fr_trace', str(folder)],
-                              capture_output=True, text=True, timeout=120)
+                              capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout + done.stderr
 

@@ -38,7 +38,7 @@ class Horovod(DdprunCase):
                             f'--rdzv-endpoint={endpoint}', '--rdzv-id=hvd', '--no-prefix', '--max-restarts=1', WORKER, 'fail')
                  for node in range(2)]
         for at, node in enumerate(nodes):
-            self.assertEqual(node.wait(120), 0, node.err)
+            self.assertEqual(node.wait(), 0, node.err)
             self.assertEqual(sorted(node.out.splitlines()),
                              [f'{2 * at + local} 4 {local} 2 {at} 2 1' for local in range(2)])
 
@@ -48,7 +48,7 @@ class Horovod(DdprunCase):
                             f'--rdzv-endpoint={endpoint}', '--rdzv-id=hvd', '--no-prefix', WORKER)
                  for node in range(2)]
         for at, node in enumerate(nodes):
-            self.assertEqual(node.wait(120), 0, node.err)
+            self.assertEqual(node.wait(), 0, node.err)
             self.assertEqual(sorted(node.out.splitlines()),
                              [f'{at + local} 3 {local} {at + 1} 0 1 0' for local in range(at + 1)])
 

@@ -106,8 +106,6 @@ class Pod(DdprunCase):
 
 
 def missing():
-    if os.geteuid() != 0:
-        return 'pid namespaces need root'
     found = subprocess.run([PYTHON, '-c', 'import kubernetes_validate, yaml'], capture_output=True, check=False)
     return None if found.returncode == 0 else ("the Python package kubernetes-validate is missing; 'scripts/setup "
                                                "interop' installs it")

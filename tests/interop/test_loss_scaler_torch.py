@@ -17,7 +17,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from skip import need_torch
 
 PYTHON = os.environ.get('INTEROP_PYTHON', '')
-LIMIT = 240 # seconds
 
 COMPARE = r'''
 import ctypes, random, struct, sys

@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DEADLINE, wait_until
+from ddprun_run import wait_until
 from ddprund_run import DdprundCase
 from etcd_cluster import ETCD, Cluster
 from nodes import free_port
@@ -40,7 +40,7 @@ class PageCase(DdprundCase):
         self.addCleanup((self.folder / 'end').touch)
 
     def get(self, path):
-        server = http.client.HTTPConnection('127.0.0.1', self.port, timeout=DEADLINE)
+        server = http.client.HTTPConnection('127.0.0.1', self.port)
         try:
             server.request('GET', path)
             return server.getresponse().read().decode()
@@ -124,7 +124,7 @@ class Page(PageCase):
         done = subprocess.run([find_browser(), '--headless', '--no-sandbox', '--disable-gpu', '--hide-scrollbars',
                                '--disable-dev-shm-usage', '--window-size=1100,540', f'--user-data-dir={self.folder}/browser',
                                '--virtual-time-budget=6000', *words, f'http://127.0.0.1:{self.port}/'],
-                              capture_output=True, text=True, check=False, timeout=240,
+                              capture_output=True, text=True, check=False,
                               env={**os.environ, 'HOME': str(self.folder), 'TMPDIR': str(self.folder)})
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout

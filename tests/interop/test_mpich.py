@@ -37,7 +37,7 @@ class Mpich(DdprunCase):
     def test_as_under_mpiexec(self):
         for size in (1, 2, 5):
             mpiexec = subprocess.run([MPIEXEC, '-n', str(size), PROGRAM], check=True,
-                                     capture_output=True, text=True, timeout=60)
+                                     capture_output=True, text=True)
             self.assertEqual(sorted(mpiexec.stdout.splitlines()), lines(size))
             job = self.run_job(f'--nproc-per-node={size}', '--no-prefix', PROGRAM)
             self.assertEqual((job.code, job.err), (0, ''))

@@ -54,7 +54,7 @@ class OpenMpi(DdprunCase):
     def test_as_under_mpirun(self):
         for size in (1, 2, 5):
             mpirun = subprocess.run([MPIRUN, '--oversubscribe', '-n', str(size), PROGRAM], check=True,
-                                    env=dict(self.env, **AS_ROOT), capture_output=True, text=True, timeout=60)
+                                    env=dict(self.env, **AS_ROOT), capture_output=True, text=True)
             self.assertEqual(sorted(mpirun.stdout.splitlines()), lines(size))
             job = self.mpi(f'--nproc-per-node={size}', PROGRAM)
             self.assertEqual((job.code, job.err), (0, ''))

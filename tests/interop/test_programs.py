@@ -16,12 +16,16 @@ import unittest
 from collections import namedtuple
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from skip import need_torch, skip_program
+
 DDPRUN = os.environ.get('DDPRUN', '')
 PYTHON = os.environ.get('INTEROP_PYTHON', '')
 HERE = Path(__file__).resolve().parent
 MPIEXEC = shutil.which('mpiexec.mpich')
 NETPIPE = shutil.which('NPmpich2')
-DEADLINE = 150
+PACKAGES = ('torch', 'accelerate', 'lightning', 'mpi4py', 'rich')
 ENDED_AT_ONCE = str(HERE / 'programs' / 'ended_at_once.py')
 
 # What is compared of the output: the lines that match @keep, sorted, without what @drop matches.
@@ -43,7 +47,7 @@ MPI = [
 
 def site_packages():
     done = subprocess.run([PYTHON, '-c', 'import sysconfig; print(sysconfig.get_path("purelib"))'],
-                          check=True, capture_output=True, text=True, timeout=DEADLINE)
+                          check=True, capture_output=True, text=True)
     return Path(done.stdout.strip())
 
 
@@ -89,7 +93,7 @@ class Programs(unittest.TestCase):
     def run_below(self, launcher, program):
         return subprocess.run([*launcher, *program.words], env=self.env, cwd=self.folder.name,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True, errors='replace', timeout=DEADLINE)
+                              stderr=subprocess.STDOUT, text=True, errors='replace')
 
     def test_of_pytorch(self):
         for program in of_torch(site_packages()):
@@ -110,7 +114,7 @@ class Programs(unittest.TestCase):
                 self.assertEqual('\x1b[2Kepoch' in done.stdout, redrawn, done.stdout)
                 self.assertEqual(' 50%' in done.stdout, redrawn, done.stdout)
 
-    @unittest.skipUnless(MPIEXEC and NETPIPE, 'MPICH or NetPIPE is missing; run scripts/setup interop')
+    @unittest.skipUnless(MPIEXEC and NETPIPE, 'MPICH or NetPIPE is missing (Debian packages mpich and netpipe-mpich2)')
     def test_of_mpi(self):
         library = subprocess.run(['/sbin/ldconfig', '-p'], check=True, capture_output=True, text=True).stdout
         library = re.search(r'libmpich\.so\.12 .*=> (\S+)', library)
@@ -128,15 +132,12 @@ class Programs(unittest.TestCase):
 
 
 def is_complete():
-    if not os.access(PYTHON, os.X_OK):
-        return False
-    wanted = ('torch', 'accelerate', 'lightning', 'mpi4py', 'rich')
-    probe = f'import importlib.util as u; raise SystemExit(not all(u.find_spec(n) for n in {wanted!r}))'
-    return subprocess.run([PYTHON, '-c', probe], timeout=DEADLINE).returncode == 0
+    probe = f'import importlib.util as u; raise SystemExit(not all(u.find_spec(n) for n in {PACKAGES!r}))'
+    return subprocess.run([PYTHON, '-c', probe]).returncode == 0
 
 
 if __name__ == '__main__':
+    need_torch(PYTHON)
     if not is_complete():
-        print(f'{PYTHON or "INTEROP_PYTHON"} does not have the programs; run scripts/setup interop')
-        sys.exit(1 if os.environ.get('DDPRUN_INTEROP') == '1' else 77)
+        skip_program(f"{PYTHON} lacks one of {', '.join(PACKAGES)}; 'scripts/setup interop' installs them")
     unittest.main()

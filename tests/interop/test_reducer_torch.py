@@ -31,12 +31,12 @@ class Reducer(DdprunCase):
         self.env['TORCHINDUCTOR_CACHE_DIR'] = str(self.folder / 'inductor')
 
     def test_buckets_are_those_of_pytorch(self):
-        job = self.run_job(PYTHON, HERE / 'reducer_buckets.py', timeout=200)
+        job = self.run_job(PYTHON, HERE / 'reducer_buckets.py')
         self.assert_succeeded(job)
         self.assertIn('equal', job.out)
 
     def train(self, ranks, cases):
-        job = self.run_job(f'--nproc-per-node={ranks}', PYTHON, HERE / 'reducer_training.py', 'all', timeout=280)
+        job = self.run_job(f'--nproc-per-node={ranks}', PYTHON, HERE / 'reducer_training.py', 'all')
         self.assert_succeeded(job)
         seen = {line.split(': ')[1] for line in job.out.splitlines() if ': largest difference ' in line}
         self.assertEqual(seen, cases)

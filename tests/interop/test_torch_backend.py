@@ -143,8 +143,8 @@ class Backend(DdprunCase):
         if form == 'python' and self.version < OLDEST_FOR_PYTHON:
             self.skipTest('this PyTorch has no back ends in Python')
 
-    def succeed(self, *words, timeout=250, **options):
-        job = self.run_job(*words, timeout=timeout, **options)
+    def succeed(self, *words, **options):
+        job = self.run_job(*words, **options)
         self.assert_succeeded(job)
         return job
 
@@ -225,7 +225,7 @@ class Backend(DdprunCase):
         for words in listed[::1 if os.environ.get('DDPRUN_TORCH_C10D') else 16]:
             with self.subTest(words[-1]):
                 done = subprocess.run([PYTHON, HERE / 'torch_c10d.py', *words], env={**self.env, **environment()},
-                                      capture_output=True, text=True, timeout=250, check=False)
+                                      capture_output=True, text=True, check=False)
                 self.assertEqual(done.returncode, 0, done.stderr[-4000:])
                 self.assertIn('\nOK', done.stderr)
 
@@ -290,7 +290,7 @@ class Backend(DdprunCase):
         for form in FORMS:
             with self.subTest(form):
                 self.need(form)
-                job = self.run_job('--nproc-per-node=3', PYTHON, HERE / 'torch_mistakes.py', 'death', timeout=250,
+                job = self.run_job('--nproc-per-node=3', PYTHON, HERE / 'torch_mistakes.py', 'death',
                                    env={'DDPRUN_TORCH_FORM': form})
                 self.assertRegex(job.err, 'rank 2 failed first: killed by SIGKILL')
                 told = re.findall(r'rank (\d) knows: .*rank 2 \(pid \d+ on .*\) has died', job.out)
@@ -300,7 +300,7 @@ class Backend(DdprunCase):
         for form in FORMS:
             with self.subTest(form):
                 self.need(form)
-                job = self.run_job('--nproc-per-node=2', self.write('train.py', RECORDED), timeout=250,
+                job = self.run_job('--nproc-per-node=2', self.write('train.py', RECORDED),
                                    env={'DDPRUN_TORCH_FORM': form, 'PYTHON_EXEC': PYTHON})
                 self.assertEqual(job.code, 1, job.err)
                 report = job.err[job.err.index('failed first'):]
@@ -329,7 +329,7 @@ class Backend(DdprunCase):
 
     def test_torchrun(self):
         done = subprocess.run([PYTHON, '-m', 'torch.distributed.run', '--nproc-per-node=2', '--standalone',
-                               HERE / 'torch_collectives.py'], env=self.env, capture_output=True, text=True, timeout=250,
+                               HERE / 'torch_collectives.py'], env=self.env, capture_output=True, text=True,
                               check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.count('results are right'), 2)
@@ -338,7 +338,7 @@ class Backend(DdprunCase):
         script = self.folder / 'spawn.py'
         script.write_text(SPAWN)
         done = subprocess.run([PYTHON, script, self.folder / 'meeting'], env=self.env, capture_output=True, text=True,
-                              timeout=250, check=False)
+                              check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout.count('sum 2.0'), 2)
 

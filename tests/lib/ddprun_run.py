@@ -23,7 +23,7 @@ PROBES = Path(os.environ.get('DDPRUN_PROBES', ROOT / 'build' / 'tests' / 'integr
 SANITIZED = os.environ.get('DDPRUN_SANITIZED', '') == '1'
 
 MARK = 'DDPRUN_TEST_MARK'
-DEADLINE = 60  # seconds; for what should take none, but on a machine that does much else
+TELL_AFTER_S = 60  # what a test waits for is told once it has waited so long, for whoever ends it
 # The caller's own settings must not leak into a job, nor out of an outer launcher.
 FOREIGN = ('PET_', 'TORCH', 'DDPRUN', 'OMP_', 'CUDA_', 'RANK', 'WORLD_SIZE', 'LOCAL_', 'GROUP_',
            'ROLE_', 'MASTER_', 'PYTHON', 'VIRTUAL_ENV', 'SLURM', 'OMPI_', 'PMIX_', 'HOROVOD_', 'LSB_', 'JOB_COMPLETION_')
@@ -47,18 +47,22 @@ def clean_environment():
     return env
 
 
-def wait_until(condition, what, timeout=DEADLINE):
-    """The first true value of condition(); an AssertionError naming @what after @timeout. It looks again
-    after a tenth of the time that it has waited, as to look may cost much: another test needs the processor."""
+def tell(text):
+    print(f'\nwaiting for {text}', file=sys.stderr, flush=True)
+
+
+def wait_until(condition, what):
+    """The first true value of condition(). It waits as long as it takes, and tells once what for: @what, or what that
+    returns. It looks again ever less often, as to look may cost much, and a test that computes seems to get on."""
     begin = time.monotonic()
-    while True:
-        value = condition()
-        if value:
-            return value
+    told = False
+    while not (value := condition()):
         waited = time.monotonic() - begin
-        if waited > timeout:
-            raise AssertionError(f'still waiting after {timeout} s: {what}')
-        select.select([], [], [], min(max(waited / 10, 0.001), 0.02))
+        if waited > TELL_AFTER_S and not told:
+            tell(what() if callable(what) else what)
+            told = True
+        time.sleep(min(max(waited / 50, 0.001), 1))
+    return value
 
 
 def marked_processes(mark):
@@ -75,6 +79,14 @@ def marked_processes(mark):
         except OSError:
             pass
     return found
+
+
+def kill_all(pids, sig=signal.SIGKILL):
+    for pid in pids:
+        try:
+            os.kill(pid, sig)
+        except ProcessLookupError:
+            pass
 
 
 def describe(pid):
@@ -103,7 +115,6 @@ class Job:
         options = {'stdin': subprocess.DEVNULL, 'stdout': subprocess.PIPE,
                    'stderr': subprocess.PIPE, 'cwd': str(case.folder)}
         options.update(popen)
-        self.started = time.monotonic()
         self.process = subprocess.Popen([program, *map(str, words)], env=self.env, **options)
         self.pid = self.process.pid
         self.pipes = {file.fileno(): [file, bytearray()]
@@ -111,9 +122,10 @@ class Job:
         self.out_fd = self.process.stdout.fileno() if self.process.stdout else None
         self.err_fd = self.process.stderr.fileno() if self.process.stderr else None
         self.open = set(self.pipes)
+        self.told = False
 
-    def collect(self, timeout):
-        """Wait for output for up to @timeout seconds, and keep what came."""
+    def collect(self, timeout=None):
+        """Wait for output, if need be for @timeout seconds only, and keep what came."""
         ready, _, _ = select.select(list(self.open), [], [], timeout)
         for fd in ready:
             data = os.read(fd, 1 << 20)
@@ -121,6 +133,16 @@ class Job:
                 self.pipes[fd][1].extend(data)
             else:
                 self.open.discard(fd)
+
+    def collect_until(self, condition, what):
+        """Collect output until condition(). What the job has said so far is told once if nothing comes for long."""
+        while not condition():
+            if not self.open:
+                raise AssertionError(f'the output ended before {what}:\n{self.out}{self.err}')
+            if not self.told and not select.select(list(self.open), [], [], TELL_AFTER_S)[0]:
+                self.told = True
+                tell(f'{what} of {self.process.args}:\n{self.out}{self.err}')
+            self.collect()
 
     @property
     def out_bytes(self):
@@ -138,51 +160,44 @@ class Job:
     def err(self):
         return self.err_bytes.decode(errors='backslashreplace')
 
-    def read_until(self, text, count=1, timeout=DEADLINE):
+    def read_until(self, text, count=1):
         """Collect output until @text has appeared @count times on stdout and stderr together."""
-        deadline = time.monotonic() + timeout
-        while self.out.count(text) + self.err.count(text) < count:
-            if not self.open or time.monotonic() > deadline:
-                raise AssertionError(f'{text!r} did not appear {count} times:\n{self.out}{self.err}')
-            self.collect(0.1)
+        self.collect_until(lambda: self.out.count(text) + self.err.count(text) >= count, f'{text!r}, {count} times')
 
     def signal(self, sig):
         os.kill(self.pid, sig)
 
+    def insist(self, sig):
+        """Send @sig until it ends, as an impatient user does: what comes at once might be the first once more."""
+        while self.process.poll() is None:
+            self.signal(sig)
+            self.collect(0.3)
+
     def agent(self):
         """The guard's child."""
-        return wait_until(lambda: children(self.pid), 'the agent')[0]
+        found = wait_until(lambda: children(self.pid) or self.process.poll() is not None, 'the agent')
+        if found is True:
+            raise AssertionError(f'ddprun has ended without an agent:\n{self.out}{self.err}')
+        return found[0]
 
     def running(self):
         return marked_processes(self.mark)
 
-    def wait(self, timeout=DEADLINE):
+    def wait(self):
         """Collect to the end; the exit code, or -N for signal N."""
-        deadline = time.monotonic() + timeout
-        while self.open:
-            if time.monotonic() > deadline:
-                raise AssertionError(f'ddprun did not end within {timeout} s:\n{self.out}{self.err}')
-            self.collect(0.05)
-        self.code = self.process.wait(max(0.1, deadline - time.monotonic()))
-        self.seconds = time.monotonic() - self.started
+        self.collect_until(lambda: not self.open, 'the end')
+        self.code = self.process.wait()
         return self.code
 
-    def wait_gone(self, timeout=DEADLINE):
-        """Milliseconds until no process of the job is left."""
-        begin = time.monotonic()
-        wait_until(lambda: not self.running(), f'the end of {self.running()}', timeout)
-        return (time.monotonic() - begin) * 1000
+    def wait_gone(self):
+        """Until no process of the job is left."""
+        wait_until(lambda: not self.running(), lambda: f'the end of {[describe(pid) for pid in self.running()]}')
 
     def close(self):
         """End whatever is left; the names of what was."""
         left = [describe(pid) for pid in self.running()]
-        deadline = time.monotonic() + DEADLINE
-        while (pids := self.running()) and time.monotonic() < deadline:
-            for pid in pids:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+        while pids := self.running():
+            kill_all(pids)
         self.process.wait()
         for file in [file for file, _ in self.pipes.values()] + [self.process.stdin]:
             if file:
@@ -213,9 +228,9 @@ class DdprunCase(unittest.TestCase):
         self.jobs.append(job)
         return job
 
-    def run_job(self, *words, timeout=DEADLINE, **options):
+    def run_job(self, *words, **options):
         job = self.start(*words, **options)
-        job.wait(timeout)
+        job.wait()
         job.wait_gone()
         return job
 

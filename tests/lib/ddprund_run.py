@@ -6,7 +6,7 @@ import socket
 import subprocess
 import unittest
 
-from ddprun_run import DEADLINE, ROOT, DdprunCase, wait_until
+from ddprun_run import ROOT, DdprunCase, wait_until
 
 DDPRUND = os.environ.get('DDPRUND', str(ROOT / 'build' / 'bin' / 'ddprund'))
 DDPCTL = os.environ.get('DDPCTL', str(ROOT / 'build' / 'bin' / 'ddpctl'))
@@ -41,7 +41,7 @@ def own_address():
 
 def connect(endpoint):
     host, _, port = endpoint.rpartition(':')
-    return socket.create_connection((host.strip('[]'), int(port)), DEADLINE)
+    return socket.create_connection((host.strip('[]'), int(port)))
 
 
 class DdprundCase(DdprunCase):
@@ -62,8 +62,7 @@ class DdprundCase(DdprunCase):
         """A ddprund that listens; its addresses are in .endpoints."""
         words = [f'--listen={listen}', *words] if listen else words
         job = self.daemon(*words, **options)
-        wait_until(lambda: job.collect(0.1) or job.out.count('\n') == listeners or not job.open,
-                   'listening on')
+        job.collect_until(lambda: not job.open or job.out.count('\n') >= listeners, 'the addresses')
         job.endpoints = [line.removeprefix('listening on ') for line in job.out.splitlines()]
         self.assertEqual(job.out.count('listening on '), listeners, job.err)
         return job
@@ -81,16 +80,18 @@ class DdprundCase(DdprunCase):
 
     @staticmethod
     def _end(process):
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+        process.kill()
+        process.wait()
+        for file in (process.stdin, process.stdout, process.stderr):
+            if file:
+                file.close()
 
     def ctl(self, endpoint, *words, given=None, **options):
         """One ddpctl to its end: exit code, stdout as bytes, stderr as text."""
         if given is not None:
             options['stdin'] = subprocess.PIPE
         process = self.ctl_start(endpoint, *words, **options)
-        out, err = process.communicate(given, DEADLINE)
+        out, err = process.communicate(given)
         return process.returncode, out, err.decode()
 
     def done(self, endpoint, *words, **options):

@@ -13,7 +13,7 @@ import threading
 import urllib.request
 from base64 import b64decode, b64encode
 
-from ddprun_run import DEADLINE, wait_until
+from ddprun_run import wait_until
 from nodes import free_ports
 
 ETCD = shutil.which('etcd', path=os.environ.get('PATH', '') + ':/usr/bin:/usr/local/bin')
@@ -38,12 +38,11 @@ class Member:
             self.process.kill()
         self.process.wait()
 
-    def post(self, path, body, token=None, timeout=DEADLINE):
+    def post(self, path, body):
         """The answer to a request to the gateway, or None."""
-        headers = {'Authorization': token} if token else {}
-        request = urllib.request.Request(f'http://127.0.0.1:{self.port}{path}', json.dumps(body).encode(), headers)
+        request = urllib.request.Request(f'http://127.0.0.1:{self.port}{path}', json.dumps(body).encode())
         try:
-            with urllib.request.urlopen(request, timeout=timeout) as answer:
+            with urllib.request.urlopen(request) as answer:
                 return json.load(answer)
         except OSError:
             return None

@@ -20,7 +20,7 @@ import threading
 import time
 from collections import namedtuple
 
-from ddprun_run import DDPRUN, DEADLINE, children, marked_processes, probe, wait_until
+from ddprun_run import DDPRUN, children, kill_all, probe, wait_until
 from ddprund_run import DDPRUND, DdprundCase
 
 UNREACHABLE, TRY_AGAIN, CRASH_LOOP = 69, 75, 93
@@ -52,14 +52,6 @@ def is_alive(pid):
         return len(os.listdir(f'/proc/{pid}/task')) > 1
     except OSError:
         return False
-
-
-def kill_all(pids, sig=signal.SIGKILL):
-    for pid in pids:
-        try:
-            os.kill(pid, sig)
-        except ProcessLookupError:
-            pass
 
 
 def descendants(pid):
@@ -153,8 +145,7 @@ class Wires:
 
     @staticmethod
     def _ip(*words, given=None):
-        subprocess.run(['ip', *words], input=given, check=True, capture_output=True, text=True,
-                       timeout=DEADLINE)
+        subprocess.run(['ip', *words], input=given, check=True, capture_output=True, text=True)
 
     def _name(self, node):
         return f'{self.PREFIX}{os.getpid()}-{node}'
@@ -280,10 +271,13 @@ class Cluster:
                 found.append(Record(*numbers))
         return found
 
-    def running(self, *nodes, after=0, timeout=DEADLINE):
+    def running(self, *nodes, after=0):
         """The generation behind @after that runs with exactly these @nodes, once all of its workers
         do."""
         def look():
+            ended = [node for node in nodes if self.agents[node].process.poll() is not None]
+            if ended:
+                raise AssertionError(f'{ended} ended before a generation after {after} on {nodes}\n{self.tell()}')
             by_rank = {}
             records = self.records()
             number = max((record.generation for record in records), default=0)
@@ -296,19 +290,16 @@ class Cluster:
                 return Generation(number, by_rank)
             self.collect()
             return None
-        return self.wait_for(look, f'a generation after {after} on {nodes}', timeout)
+        return self.wait_for(look, f'a generation after {after} on {nodes}')
 
     def collect(self):
         for agent in self.agents.values():
             if agent.open:
                 agent.collect(0)
 
-    def wait_for(self, condition, what, timeout=DEADLINE):
-        """As wait_until(); the error has what the agents said and the workers recorded."""
-        try:
-            return wait_until(condition, what, timeout)
-        except AssertionError as fault:
-            raise AssertionError(f'{fault}\n{self.tell()}') from None
+    def wait_for(self, condition, what):
+        """As wait_until(), which tells what the agents said and the workers recorded, too."""
+        return wait_until(condition, lambda: f'{what}\n{self.tell()}')
 
     def tell(self):
         self.collect()
@@ -362,10 +353,10 @@ class Cluster:
     def fail(self, generation, rank):
         (self.records_dir / f'fail-{generation.number}-{rank}').touch()
 
-    def expect(self, node, code, *texts, timeout=DEADLINE):
+    def expect(self, node, code, *texts):
         """@node's agent ends with @code, having said @texts, and leaves nothing behind."""
         agent = self.agents[node]
-        agent.wait(timeout)
+        agent.wait()
         self.case.assertEqual(agent.code, code, f'{node}:\n{agent.err}')
         for text in texts:
             self.case.assertIn(text, agent.err)

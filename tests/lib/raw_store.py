@@ -8,7 +8,6 @@ AGENT, WORKER, OBSERVER = 0, 1, 2
 SET, GET, TRY_GET, DELETE, LIST, STATS, WATCH = 16, 17, 18, 22, 23, 25, 27
 SESSION_OPEN, SESSION_KEEP, SESSION_CLOSE, SET_EPHEMERAL, FENCE = 29, 30, 31, 32, 35
 HEADER = struct.Struct('<IbbHQ')
-DEADLINE = 60
 
 
 def packed(text):
@@ -37,7 +36,7 @@ class RawStore:
 
     def __init__(self, endpoint, job='', role=AGENT, epoch=0):
         host, _, port = endpoint.rpartition(':')
-        self.socket = socket.create_connection((host.strip('[]'), int(port)), DEADLINE)
+        self.socket = socket.create_connection((host.strip('[]'), int(port)))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             self._greet(job, role, epoch)
@@ -89,9 +88,7 @@ class RawStore:
         statuses = {}
         view, left = memoryview(requests), count
         while left > 0:
-            readable, writable, _ = select.select([self.socket], [self.socket] if view else [], [], DEADLINE)
-            if not readable and not writable:
-                raise TimeoutError(f'{left} of {count} answers have not come')
+            readable, writable, _ = select.select([self.socket], [self.socket] if view else [], [])
             if writable:
                 view = view[self.socket.send(view[:1 << 16]):]
             if readable:

@@ -91,7 +91,7 @@ class SlurmCluster:
                    f'{NODES} idle nodes')
 
     def run(self, *words, check=True):
-        done = subprocess.run(words, env=self.env, cwd=self.folder, check=False, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(words, env=self.env, cwd=self.folder, check=False, capture_output=True, text=True)
         if check and done.returncode != 0:
             raise AssertionError(f'{words}: {done.stderr}')
         return done.stdout
@@ -118,9 +118,5 @@ class SlurmCluster:
     def close(self):
         self.run('scancel', '--user=root', check=False)
         for name, process in reversed(self.processes.items()):
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            process.kill()
+            process.wait()

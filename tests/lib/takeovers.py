@@ -10,9 +10,7 @@ from raw_store import LIST, SET, RawStore, packed
 def try_connect(endpoint):
     """A connection to the store at @endpoint if it serves; else None."""
     try:
-        store = RawStore(endpoint)
-        store.socket.settimeout(20)
-        return store
+        return RawStore(endpoint)
     except (OSError, AssertionError):
         return None
 

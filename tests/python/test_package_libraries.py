@@ -19,7 +19,7 @@ PACKAGE = Path(ddprun.__file__).parent
 
 
 def python(code, **env):
-    return subprocess.run([sys.executable, '-c', code], env={**os.environ, **env}, text=True, timeout=60,
+    return subprocess.run([sys.executable, '-c', code], env={**os.environ, **env}, text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 import ddprun
-from ddprund_run import DEADLINE, DdprundCase
+from ddprund_run import DdprundCase
 
 SHORT = timedelta(milliseconds=20)
 
@@ -22,7 +22,7 @@ class WithStore(DdprundCase):
         self.service = self.serve()
         self.addCleanup(self.stop, self.service)
         self.endpoint = self.service.endpoints[0]
-        self.store = ddprun.Store(self.endpoint, timeout=timedelta(seconds=DEADLINE))
+        self.store = ddprun.Store(self.endpoint, timeout=timedelta(seconds=60))
         self.addCleanup(self.store.close)
 
     def test_keys_and_values(self):
@@ -73,7 +73,7 @@ class WithStore(DdprundCase):
         waiting = threading.Thread(target=lambda: got.append(self.store.get('later')))
         waiting.start()
         self.store.set('later', 'now')
-        waiting.join(DEADLINE)
+        waiting.join()
         self.assertEqual(got, [b'now'])
 
     def test_close_ends_calls(self):
@@ -87,7 +87,7 @@ class WithStore(DdprundCase):
         waiting = threading.Thread(target=wait)
         waiting.start()
         store.close()
-        waiting.join(DEADLINE)
+        waiting.join()
         self.assertIn(ended, (['canceled'], ['invalid'])) # if close() came before get()
         store.close()
         with self.assertRaisesRegex(ddprun.Invalid, 'this store is closed'):

@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'lib'))
-from ddprun_run import DEADLINE, SANITIZED
+from ddprun_run import SANITIZED
 from ddprund_run import DdprundCase
 from raw_store import (FENCE, LIST, SESSION_CLOSE, SESSION_KEEP, SESSION_OPEN, SET_EPHEMERAL, STATS, TRY_GET,
                        RawStore, delete_frame, frame, list_frame, packed, set_frame)
@@ -220,6 +220,6 @@ class Time(DdprundCase):
             self.assertLess(len(answers) - before, self.TURNS * self.LISTS)
         finally:
             over.set()
-        reader.join(DEADLINE)
+        reader.join()
         self.assertEqual(answers, [(LIST, 0, n, self.KEYS) for n in range(len(answers))])
         self.stop(job)

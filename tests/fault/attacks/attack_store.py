@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'lib'))
-from ddprun_run import DEADLINE, wait_until
+from ddprun_run import wait_until
 from ddprund_run import DDPCTL, DENIED, DdprundCase, connect, has_ipv6, own_address
 from nodes import free_port
 from strangers import STRANGER, as_stranger, needs_strangers, reachable
@@ -38,7 +38,6 @@ class Impostor:
     def __init__(self, port, words):
         self.words, self.heard, self.visits = words, b'', 0
         self.listener = socket.create_server(('127.0.0.1', port))
-        self.listener.settimeout(DEADLINE)
         self.port = self.listener.getsockname()[1]
         self.thread = threading.Thread(target=self.serve, daemon=True)
         self.thread.start()
@@ -54,7 +53,6 @@ class Impostor:
             self.visits += 1
 
     def entertain(self, visitor):
-        visitor.settimeout(1)
         try:
             visitor.sendall(self.words)
             while piece := visitor.recv(4096):
@@ -65,7 +63,7 @@ class Impostor:
     def close(self):
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
-        self.thread.join(DEADLINE)
+        self.thread.join()
 
 
 class Impostors(DdprundCase):
@@ -116,7 +114,6 @@ def greet(endpoint, source=None):
     """The status of the store's answer to a native client that proves nothing; None: it hangs up."""
     host, _, port = endpoint.rpartition(':')
     with socket.socket() as sock:
-        sock.settimeout(DEADLINE)
         if source:
             sock.bind((source, 0))
         sock.connect((host, int(port)))

@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'lib'))
-from ddprun_run import DDPRUN, DEADLINE, probe, wait_until
+from ddprun_run import DDPRUN, probe, wait_until
 from ddprund_run import (CONFIG, DDPCTL, DDPRUND, DENIED, HAS_TLS, DdprundCase, connect, needs_tls)
 from nodes import NotPermitted, Wires
 
@@ -42,7 +42,7 @@ class Relay:
             try:
                 client, _ = self.listener.accept()
                 self.connections += 1
-                server = socket.create_connection(self.server, DEADLINE)
+                server = socket.create_connection(self.server)
             except OSError:
                 return
             for direction, source, target in (('up', client, server), ('down', server, client)):
@@ -154,13 +154,12 @@ class Ranks(WireCase):
     """Ranks that talk through TCP, as on two machines. That nobody between reads what they say is in
     Between."""
 
-    def ranks(self, *words, before='', limit=20):
+    def ranks(self, *words, before=''):
         command = f'{before} exec {probe("ranks")} /'
-        return self.start(*words, '--nproc-per-node=3', 'sh', '-c', command,
-                          env={'DDP_FORCE_TCP': 1, 'DDP_INIT_TIMEOUT': limit, 'DDP_TIMEOUT': limit})
+        return self.start(*words, '--nproc-per-node=3', 'sh', '-c', command, env={'DDP_FORCE_TCP': 1})
 
     def test_they_meet_by_tls(self):
-        job = self.ranks('--tls-ranks', before='env;', limit=50)
+        job = self.ranks('--tls-ranks', before='env;')
         self.assertEqual(job.wait(), 0, job.err)
         self.assertIn('received ', job.out)
         self.assertIn('DDPRUN_TLS_RANKS=1', job.out)
@@ -253,7 +252,7 @@ class Changes(WireCase):
         try:
             subprocess.run(['openssl', 'req', '-x509', '-newkey', 'rsa:2048', '-nodes', '-subj',
                             '/CN=localhost', '-keyout', key, '-out', certificate], check=True,
-                           capture_output=True, timeout=DEADLINE)
+                           capture_output=True)
         except FileNotFoundError:
             self.skipTest('the program openssl is missing (Debian package openssl)')
         import ssl  # pylint: disable=import-outside-toplevel
@@ -273,7 +272,7 @@ class Changes(WireCase):
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         code, _, err = self.ctl('127.0.0.1:%d' % listener.getsockname()[1], '--tls', 'get', 'k')
-        thread.join(DEADLINE)
+        thread.join()
         listener.close()
         self.assertEqual((code, bytes(heard)), (DENIED, b''), err)
         self.assertIn('shows a certificate', err)
@@ -363,11 +362,11 @@ class Elsewhere(WireCase):
     def run_there(self, node, *command, **options):
         command = self.wires.enter(node, [os.fsdecode(word) for word in command])
         done = subprocess.run(command, env=dict(self.env, DDPRUN_STORE=self.endpoint),
-                              capture_output=True, timeout=DEADLINE, check=False, text=True, **options)
+                              capture_output=True, check=False, text=True, **options)
         return done.returncode, done.stdout, done.stderr
 
     # As PyTorch's clients begin: "validate", with its number; then a ping.
-    TCPSTORE = ("import socket, sys; sock = socket.create_connection(('%s', 29400), 20); "
+    TCPSTORE = ("import socket, sys; sock = socket.create_connection(('%s', 29400)); "
                 "sock.sendall(bytes([0]) + (0x3C85F7CE).to_bytes(4, 'little') + bytes([13]) + bytes(4)); "
                 "print(len(sock.recv(4)))")
 
