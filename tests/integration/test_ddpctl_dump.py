@@ -54,7 +54,7 @@ class DumpCase(DdprundCase):
 
     def whole_dump(self, store, *words):
         """The same of a job whose agents do answer, however long it takes."""
-        return json.loads(self.done(store, '--json', '--timeout=50s', *words, verb='dump'))
+        return json.loads(self.done(store, '--json', '--timeout=60s', *words, verb='dump'))
 
     def await_verdict(self, store, verdict, sentence, *words, answered=None):
         def found():
@@ -68,7 +68,7 @@ class DumpCase(DdprundCase):
         return wait_until(found, f'{verdict}: {sentence}')
 
     def text(self, store, *words):
-        return self.done(store, '--timeout=50s', *words, verb='dump').decode()
+        return self.done(store, '--timeout=60s', *words, verb='dump').decode()
 
 
 class OneNode(DumpCase):
@@ -197,7 +197,7 @@ class SeveralNodes(DumpCase):
         os.kill(agent, signal.SIGCONT)
 
     def test_jobs_that_do_not_answer(self):
-        code, _, err = self.ctl(self.store, '--timeout=100ms', verb='dump')
+        code, _, err = self.ctl(self.store, '--timeout=2s', verb='dump')
         self.assertEqual(code, TIMEOUT)
         self.assertIn('no agent of a job of one node has answered', err)
         code, _, err = self.ctl(self.store, 'other', verb='dump')

@@ -97,7 +97,7 @@ class JobCase(DdprundCase):
 
     def node(self, name, *words, nnodes='1:3', nproc=2, job='train', worker=WORKER):
         node = self.start(f'--nnodes={nnodes}', f'--nproc-per-node={nproc}', f'--rdzv-id={job}',
-                          f'--rdzv-endpoint={self.store}', '--settle=0.2', '--shutdown-timeout=5', '--lease=10m',
+                          f'--rdzv-endpoint={self.store}', '--settle=0.2', '--shutdown-timeout=60', '--lease=10m',
                           *words, '--no-python', 'sh', '-c', worker,
                           preexec_fn=lambda: become(name))
         self.addCleanup(self.kill, node)
@@ -628,7 +628,7 @@ class LeftOut(JobCase):
 
     def test_too_few_are_left(self):
         """All wait for others, as long as they may, and say who is left out."""
-        self.begin('ab', '--quarantine=1', '--join-timeout=8s', nnodes='2:2')
+        self.begin('ab', '--quarantine=1', '--join-timeout=20s', nnodes='2:2')
         self.await_runs(2)
         (self.folder / 'fail-2').touch()
         for name, text in (('a', 'waiting for 1 more node: 1 of at least 2 is here; left out: node b (first cause of '

@@ -93,7 +93,7 @@ class PreloadCase(DdprundCase):
         path = self.write('scripts/train.py', script)
         call = self.run_job if run else self.start
         return call(f'--preload={modules}', f'--nproc-per-node={nproc}', f'--max-restarts={restarts}',
-                    '--crash-loop=0', '--no-prefix', '--failure-timeout=20s', *options, path, *words, **more)
+                    '--crash-loop=0', '--no-prefix', '--failure-timeout=60s', *options, path, *words, **more)
 
 
 class Preload(PreloadCase):

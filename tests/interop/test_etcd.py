@@ -141,7 +141,7 @@ class OneMember(EtcdCase):
 
     def test_a_key_that_is_taken_away(self):
         """The lease goes on, but no longer says that this one leads."""
-        leader = self.leader(0, lease='15s')
+        leader = self.leader(0)
         self.set(leader, 'a', '1')
         self.etcd.members[0].post('/v3/kv/deleterange', {
             'key': base64.b64encode(b'/jobs/').decode(), 'range_end': base64.b64encode(b'/jobs0').decode()})
@@ -159,7 +159,7 @@ class OneMember(EtcdCase):
 
     def test_a_paused_leader_is_fenced(self):
         leader = self.leader(0, lease='10s')
-        standby = self.standby(1, lease='10s')
+        standby = self.standby(1)
         self.set(leader, 'a', 'old')
         before = RawStore(leader.endpoint)
         leader.signal(signal.SIGSTOP)
@@ -553,7 +553,7 @@ class ThreeMembers(EtcdCase):
         self.stop(job)
 
     def test_no_quorum_for_longer_than_the_lease(self):
-        job = self.leader(0, lease='2s')
+        job = self.leader(0, lease='5s')
         for member in self.etcd.members[:2]:
             member.kill()
         self.assertEqual(job.wait(), AGAIN, job.err)

@@ -149,7 +149,7 @@ class Namespaces(SshCase):
 
     def test_a_cable_that_is_pulled(self):
         """The node without the network ends its worker within its lease, and the others go on."""
-        job = self.begin('--nnodes=1:2', '--lease=5s', '--shutdown-timeout=1s', '--join-timeout=20s', '--no-prefix',
+        job = self.begin('--nnodes=1:2', '--lease=8s', '--shutdown-timeout=1s', '--join-timeout=30s', '--no-prefix',
                          'sh', '-c', 'echo "$(hostname) of $WORLD_SIZE"; [ $WORLD_SIZE = 1 ] || sleep 1000')
         job.read_until('of 2', 2)
         self.wires.cut('two')

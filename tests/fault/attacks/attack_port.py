@@ -105,7 +105,7 @@ class MasterPort(DdprundCase):
         """The node that has rank 0 starts none."""
         port = free_port()
         self.take(port)
-        jobs = self.start_two(f'--master-port={port}', '--join-timeout=10s', command=('sh', '-c', 'echo runs; exec sleep 60'))
+        jobs = self.start_two(f'--master-port={port}', '--join-timeout=60s', command=('sh', '-c', 'echo runs; exec sleep 60'))
         codes = {job.wait() for job in jobs}
         said = ''.join(job.err for job in jobs)
         self.assertIn(CONFIG, codes, said)

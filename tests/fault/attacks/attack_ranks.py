@@ -127,7 +127,7 @@ class Ranks(DdprundCase):
         job = self.start('--nproc-per-node=2', '--no-prefix', *words, self.go, env={'DDP_FORCE_TCP': '1'})
         job.read_until('store ')
         store, prefix = re.search(r'store (\S+) (\S+)', job.out).groups()
-        self.done(store, 'wait', '--timeout=30s', f'{prefix}comm/world/host')
+        self.done(store, 'wait', '--timeout=60s', f'{prefix}comm/world/host')
         card = self.done(store, 'get', f'{prefix}comm/world/host')
         secrets = [card[at:at + 16] for at in (12, 16, 20)]
         pid, = struct.unpack_from('<I', card, 12)

@@ -98,7 +98,7 @@ class Room(DdprundCase):
         statuses = agent.exchange(b''.join(set_frame(f'round/j/want/{n}', b'', n) for n in range(100)), 100)
         self.assertGreater(statuses[LIMIT], 0)
         before = self.stats(job.endpoints[0])['requests']
-        node = self.node(job.endpoints[0], '--join-timeout=3s')
+        node = self.node(job.endpoints[0], '--join-timeout=8s')
         node.read_until('the store is full: the nodes of jobs hold')
         self.assertEqual(node.wait(), 75, node.err)
         self.assertRegex(node.err, r'the store has refused this node for \d+ s \(--join-timeout\): .*the store is '

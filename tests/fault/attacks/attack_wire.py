@@ -292,7 +292,7 @@ class Strangers(WireCase):
 
     @needs_tls
     def test_a_greeting_without_an_end(self):
-        job = self.serve('--tls', '--greeting-timeout=300ms')
+        job = self.serve('--tls', '--greeting-timeout=2s')
         self.assertEqual(self.ended(job, b'\x16'), b'')
         self.assertEqual(self.ended(job, b'\x16\x03\x01\x01\x00' + bytes(255)), b'')
         job.read_until('its greeting was not complete in time', 2)
