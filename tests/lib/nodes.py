@@ -24,11 +24,10 @@ from ddprun_run import DDPRUN, children, kill_all, probe, wait_until
 from ddprund_run import DDPRUND, DdprundCase
 
 UNREACHABLE, TRY_AGAIN, CRASH_LOOP = 69, 75, 93
-THAW_NS = 10_000_000_000
-LEASE = 3 # seconds; ddprun's default
-# A machine seldom keeps a node from running for so long; and one that died with something unread, of
-# which its kernel tells by a reset, is missed within it.
-LONG_LEASE = 8
+# Seconds, the same for all nodes of a job. Nobody is lost by the long one but who died with something unread, of which
+# its kernel tells by a reset. A job in which nothing else tells that a node is lost has the short one: no machine is
+# so busy that it keeps a node that lives from saying a word for so long.
+LEASE, SHORT_LEASE = 60, 8
 
 Record = namedtuple('Record', 'generation rank world node master pid start alive')
 Generation = namedtuple('Generation', 'number ranks') # rank -> Record
@@ -225,9 +224,8 @@ class Cluster:
     """One job: its agents by name, the directory with its workers' records."""
 
     def __init__(self, case, name, nnodes, *words, nproc=2, mode=(), at_least=2,
-                 env=None, lease=LONG_LEASE, program=None):
-        """@at_least: generations, or the test has proved too little. @lease, in seconds, is for tests
-        in which nothing else tells that a node is lost."""
+                 env=None, lease=LEASE, program=None):
+        """@at_least: generations, or the test has proved too little."""
         self.case, self.name, self.nnodes, self.nproc = case, name, nnodes, nproc
         self.words, self.mode, self.lease = words, mode, lease
         self.program = program or probe('node')
@@ -334,7 +332,7 @@ class Cluster:
     def thaw(self, pids):
         """Workers among them that were stopped are back at once; nobody can prevent that they run,
         besides a generation that has begun meanwhile, until their agent or guard, back at the same
-        time, ends them."""
+        time, ends them; which is before the next one begins."""
         for pid in pids:
             self.thawed[pid] = time.monotonic_ns()
             kill_all([pid], signal.SIGCONT)
@@ -380,9 +378,8 @@ class Cluster:
         self.case.assertEqual(begun, sorted(begun), f'generations do not grow\n{self.tell()}')
         for record in records:
             for number, start in first_start.items():
-                thawed = self.thawed.get(record.pid, 0)
-                allowed = thawed + THAW_NS if start < thawed else start
-                if number > record.generation and record.alive > max(start, allowed):
+                behind = number > record.generation and start >= self.thawed.get(record.pid, 0)
+                if behind and record.alive > start:
                     fail(f'{record} ran {(record.alive - start) / 1e6:.1f} ms into generation '
                          f'{number}\n{self.tell()}')
         self.case.assertGreaterEqual(len(begun), self.at_least, 'too little has happened')
