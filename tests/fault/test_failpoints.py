@@ -1,21 +1,21 @@
 #!/usr/bin/env python3
 """test_failpoints.py - ddprun fails or dies at each failpoint: nothing may be left of the job.
 
-Needs a build with -Dfailpoints=true; exits 77 (skipped) otherwise. The one argument is ddprun.
+Needs a build with -Dfailpoints=true; exits 77 (skipped) otherwise.
 """
 
 import os
-import pathlib
 import re
 import signal
-import subprocess
 import sys
-import tempfile
-import time
 import unittest
+from pathlib import Path
 
-DDPRUN = os.path.abspath(sys.argv.pop(1))
-DEADLINE_S = 60
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import ROOT, DdprunCase, wait_until
+
+KILLED, CONFIG = 128 + signal.SIGKILL, 78
 WORKERS = 3
 
 # The list of all failpoints of ddprun, with what can be asked of each.
@@ -35,86 +35,49 @@ WARM_POINT = 'warm.words'
 WORKER = ['sh', '-c', 'trap "" TERM; setsid sleep 300 & exec sleep "$0"']
 
 
-def processes_with(marker):
-    """Pids whose environment carries @marker."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir('/proc')):
-        try:
-            with open(f'/proc/{pid}/environ', 'rb') as environ:
-                if marker.encode() in environ.read():
-                    found.append(int(pid))
-        except OSError:
-            pass
-    return found
+class Failpoints(DdprunCase):
+    def run_at(self, spec, *words, **options):
+        """One job, of which nothing is left."""
+        return self.run_job(*words, env={'DDPRUN_FAILPOINTS': spec}, **options)
 
-
-def run(spec, seconds, marker):
-    env = dict(os.environ, DDPRUN_FAILPOINTS=spec, DDPRUN_TEST_MARK=marker, OMP_NUM_THREADS='1')
-    return subprocess.run([DDPRUN, f'--nproc-per-node={WORKERS}', *WORKER, seconds], env=env,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S)
-
-
-class Failpoints(unittest.TestCase):
-    def assert_nothing_left(self, marker):
-        deadline = time.monotonic() + DEADLINE_S
-        while left := processes_with(marker):
-            if time.monotonic() > deadline:
-                for pid in left:
-                    os.kill(pid, signal.SIGKILL)
-                self.fail(f'{len(left)} processes of the job were left')
+    def assert_killed(self, job):
+        self.assertEqual(job.code, KILLED, job.err)
+        self.assertIn('the agent was killed by SIGKILL', job.err)
 
     def test_every_failpoint(self):
         for point, actions in POINTS.items():
             for action in actions:
                 spec = f'{point}={action}'
                 with self.subTest(spec):
-                    marker = f'mark-{os.getpid()}-{point}-{action}'
                     # Only at the end of a job that ends by itself is its report reached.
-                    done = run(spec, '0' if point == 'agent.report' else '300', marker)
-                    self.assert_nothing_left(marker)
+                    seconds = '0' if point == 'agent.report' else '300'
+                    job = self.run_at(spec, f'--nproc-per-node={WORKERS}', *WORKER, seconds)
                     if action.startswith('kill'):
-                        self.assertEqual(done.returncode, 128 + signal.SIGKILL, done.stderr)
-                        self.assertIn('the agent was killed by SIGKILL', done.stderr)
+                        self.assert_killed(job)
                     else:
-                        self.assertEqual(done.returncode, 78, done.stderr)
-                        self.assertRegex(done.stderr, r'^ddprun: cannot .*\n$')
+                        self.assertEqual(job.code, CONFIG, job.err)
+                        self.assertRegex(job.err, r'^ddprun: cannot .*\n$')
 
     def test_the_agent_dies_while_it_starts_a_forked_worker(self):
-        with tempfile.TemporaryDirectory() as folder:
-            script = pathlib.Path(folder, 'train.py')
-            script.write_text('import json, os, sys\nsys.exit(1)\n')
-            marker = f'mark-{os.getpid()}-warm'
-            env = dict(os.environ, DDPRUN_FAILPOINTS=f'{WARM_POINT}=kill@2', DDPRUN_TEST_MARK=marker)
-            done = subprocess.run([DDPRUN, '--preload=json', '--max-restarts=100000', '--crash-loop=0', script],
-                                  env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                  stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S)
-            self.assert_nothing_left(marker)
-            self.assertEqual(done.returncode, 128 + signal.SIGKILL, done.stderr[-2000:])
-            self.assertIn('the agent was killed by SIGKILL', done.stderr)
+        script = self.write('train.py', 'import json, os, sys\nsys.exit(1)\n')
+        self.assert_killed(self.run_at(f'{WARM_POINT}=kill@2', '--preload=json', '--max-restarts=100000',
+                                       '--crash-loop=0', script))
 
     def test_a_node_check(self):
         """It is the first process and the first pipe of a job."""
         for spec in ('spawn.clone=error:11@1', 'spawn.clone=kill@1', 'logmux.pipe=error:24@1', 'logmux.pipe=kill@1'):
             with self.subTest(spec):
-                marker = f'mark-{os.getpid()}-check-{spec}'
-                env = dict(os.environ, DDPRUN_FAILPOINTS=spec, DDPRUN_TEST_MARK=marker, OMP_NUM_THREADS='1')
-                done = subprocess.run([DDPRUN, '--node-check=setsid sleep 300 & sleep 300', *WORKER, '300'], env=env,
-                                      stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                      stderr=subprocess.PIPE, text=True, timeout=DEADLINE_S)
-                self.assert_nothing_left(marker)
+                job = self.run_at(spec, '--node-check=setsid sleep 300 & sleep 300', *WORKER, '300')
                 if 'kill' in spec:
-                    self.assertEqual(done.returncode, 128 + signal.SIGKILL, done.stderr)
+                    self.assert_killed(job)
                 else:
-                    self.assertEqual(done.returncode, 78, done.stderr)
-                    self.assertIn('is left out, and the job has no other: node check did not start: cannot ',
-                                  done.stderr)
+                    self.assertEqual(job.code, CONFIG, job.err)
+                    self.assertIn('is left out, and the job has no other: node check did not start: cannot ', job.err)
 
     def test_the_list_is_complete(self):
-        root = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
         found = set()
         for folder in ('base', 'rendezvous', 'worker', 'daemon', 'cmd'):
-            for path in pathlib.Path(root, folder).glob('**/*.c'):
+            for path in (ROOT / folder).glob('**/*.c'):
                 found |= set(re.findall(r'DDPI_FAILPOINT\("([^"]+)"\)', path.read_text(encoding='utf-8')))
         # Those of the store's state are test_state_crash's.
         self.assertEqual({name for name in found if not name.startswith('state.')},
@@ -122,24 +85,14 @@ class Failpoints(unittest.TestCase):
 
     def test_control_arm(self):
         """Without a failpoint the same job runs, and is seen by the search for what is left."""
-        marker = f'mark-{os.getpid()}-control'
-        env = dict(os.environ, DDPRUN_TEST_MARK=marker)
-        job = subprocess.Popen([DDPRUN, f'--nproc-per-node={WORKERS}', *WORKER, '300'], env=env,
-                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + DEADLINE_S
-        # One look may miss a process that is in the middle of its exec.
-        while (seen := len(processes_with(marker))) < 2 + 2 * WORKERS:
-            if time.monotonic() > deadline:
-                break
-        job.kill()
-        job.wait()
-        self.assertEqual(seen, 2 + 2 * WORKERS)
-        self.assert_nothing_left(marker)
+        job = self.start(f'--nproc-per-node={WORKERS}', *WORKER, '300')
+        wait_until(lambda: len(job.running()) == 2 + 2 * WORKERS, 'all processes of the job')
+        job.signal(signal.SIGKILL)
+        job.wait_gone()
 
 
 if __name__ == '__main__':
     if os.environ.get('DDPRUN_HAS_FAILPOINTS') != '1':
-        print('skipped: this build has no failpoints')
+        print('this build has no failpoints (-Dfailpoints=true)')
         sys.exit(77)
     unittest.main()
