@@ -133,13 +133,14 @@ class Build:
                                          'tests/gpu/plain/plain_auth.c')]
             perf = sources('cmd/perf/collectives') + [
                 ROOT / 'cmd/common/options.c', ROOT / 'tests/gpu/gpu_perf.c']
-            device = [ROOT / 'tests/gpu/device.c', ROOT / 'tests/lib/elements.c']
+            device = [ROOT / 'tests' / name for name in ('gpu/device.c', 'lib/elements.c', 'lib/sample.c')]
             alone = [ROOT / 'tests/gpu' / name for name in
                      ('test_reduce_copy.c', 'bench_reduce_copy.c', 'free_memory.c')]
             tests = sources('tests/integration', 'test_device*.c')
             helpers = [ROOT / 'tests/integration/world.c', ROOT / 'tests/integration/world_kv.c', ROOT / 'tests/gpu/world_store.c',
                        ROOT / 'tests/lib/check_main.c', ROOT / 'tests/lib/descriptors.c',
-                       ROOT / 'tests/lib/elements.c', ROOT / 'tests/lib/sweep.c',
+                       ROOT / 'tests/lib/elements.c', ROOT / 'tests/lib/sample.c',
+                       ROOT / 'tests/lib/sweep.c',
                        *sources('tests/integration', 'rig*.c')]
             check = [ROOT / 'tests/gpu/check/check.c']
             driver = sources('tests/cuda', but=['fixture.c', 'old_driver.c']) if with_driver else []

@@ -424,7 +424,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("collectives");
     TCase *tcase = tcase_create("collectives");
-    bool whole = sweep_is_whole();
+    bool whole = sample_is_whole();
     tcase_add_loop_test(tcase, calls_agree_with_the_reference, 0,
                         whole ? ALL_WORLDS : SAMPLE_WORLDS);
     tcase_add_loop_test(tcase, parts_fit_together, 0, whole ? 12 : 4);

@@ -165,18 +165,11 @@ static void expect_blame(const struct world *world, uint32_t victim, ddp_status 
             expect_report(world, rank, status, name);
 }
 
-/* Of as many cases. */
-static int some_of(int cases)
-{
-    return (cases + WORLD_STRIDE - 1) / WORLD_STRIDE;
-}
-
 START_TEST(a_killed_rank_is_named_by_all)
 {
-    int i = _i * WORLD_STRIDE;
-    struct world world = world_of(i / 2);
-    uint32_t victim = (uint32_t)i / 2 % RANKS;
-    world.tcp = i % 2 != 0;
+    struct world world = world_of(_i / 2);
+    uint32_t victim = (uint32_t)_i / 2 % RANKS;
+    world.tcp = _i % 2 != 0;
     world_open(&world);
     world_start(&world, call_until_failure);
     world_await_steps(&world, victim, 5);
@@ -271,7 +264,7 @@ static void finish_and_leave(struct world *world, uint32_t rank, ddp_comm *comm)
 
 START_TEST(leaving_after_the_last_operation_hurts_nobody)
 {
-    for (int turn = 0; turn < some_of(5); turn++) {
+    for (int turn = 0; turn < 5; turn++) {
         struct world world = world_of(_i / 2 * RANKS);
         world.tcp = _i % 2 != 0;
         world_open(&world);
@@ -647,13 +640,13 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("comm failure");
     TCase *tcase = tcase_create("failure");
-    tcase_add_loop_test(tcase, a_killed_rank_is_named_by_all, 0, some_of(2 * RANKS * CALLS));
-    tcase_add_loop_test(tcase, a_stopped_rank_is_named_by_all, 0, some_of(STOP_BATCHES));
+    add_sample(tcase, a_killed_rank_is_named_by_all, 0, 2 * RANKS * CALLS);
+    add_sample(tcase, a_stopped_rank_is_named_by_all, 0, STOP_BATCHES);
     tcase_add_loop_test(tcase, a_slow_rank_is_waited_for, 0, 2);
     tcase_add_loop_test(tcase, a_rank_that_leaves_is_named, 0, 2);
-    tcase_add_loop_test(tcase, leaving_after_the_last_operation_hurts_nobody, 0, 2 * CALLS);
-    tcase_add_loop_test(tcase, a_mismatch_names_both_calls, 0, 2 * (DEVIATIONS - 1));
-    tcase_add_loop_test(tcase, a_mismatch_between_nodes_names_both_calls, 0, 3 * (DEVIATIONS - 2));
+    add_sample(tcase, leaving_after_the_last_operation_hurts_nobody, 0, 2 * CALLS);
+    add_sample(tcase, a_mismatch_names_both_calls, 0, 2 * (DEVIATIONS - 1));
+    add_sample(tcase, a_mismatch_between_nodes_names_both_calls, 0, 3 * (DEVIATIONS - 2));
     tcase_add_loop_test(tcase, tables_that_differ_are_a_mismatch, 0,
                         sizeof tables / sizeof *tables);
     tcase_add_loop_test(tcase, abort_reaches_all_ranks, 0, 6);

@@ -67,7 +67,7 @@ static void *ask_until_failure(void *arg)
 /* An abort and another failure at the same time: whatever is told first stays. */
 START_TEST(the_first_cause_stays)
 {
-    for (int i = 0; i < CALLS / WORLD_STRIDE; i++) {
+    for (int i = 0; i < CALLS / sample_stride(); i++) {
         ddp_comm *comms[RANKS];
         struct ddp_error error;
         pthread_t threads[2];

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    OPERATIONS = 5000 / WORLD_STRIDE,
+    OPERATIONS = 700,
     MOST_BYTES = 512 * 1024, /* of a part */
     RANKS = 3,
     /* Of a part too: more than 16 MiB of all, so copies of own parts pass the caches. */

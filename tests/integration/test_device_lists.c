@@ -89,9 +89,10 @@ static void call_all(struct world *world, uint32_t rank, ddp_comm *comm)
     static const ddp_dtype dtypes[] = {DDP_FLOAT32, DDP_BFLOAT16, DDP_FLOAT64};
     static const size_t lengths[] = {1, 2, BUFFERS};
     static struct lists lists;
+    const unsigned stride = sample_is_whole() ? 1 : TURNS;
     struct rig rig;
     rig_open(&rig, world, rank, comm);
-    for (unsigned turn = world->stage % WORLD_STRIDE % TURNS; turn < TURNS; turn += WORLD_STRIDE)
+    for (unsigned turn = world->stage % stride; turn < TURNS; turn += stride)
         for (unsigned k = 0; k < 3; k++) {
             lists.dtype = dtypes[(turn + k) % 3];
             lists.count = lengths[k];
@@ -119,7 +120,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("device lists");
     TCase *tcase = tcase_create("lists");
-    tcase_add_loop_test(tcase, lists_in_both_memories_agree, 0, 12);
+    add_sample(tcase, lists_in_both_memories_agree, 0, 12);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -772,7 +772,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("device_reducer");
     TCase *tests = tcase_create("device_reducer");
-    tcase_add_loop_test(tests, steps_on_the_device_give_the_bits_of_the_host, 0, 4 * PLANS);
+    add_sample(tests, steps_on_the_device_give_the_bits_of_the_host, 0, 4 * PLANS);
     tcase_add_test(tests, every_type_is_multiplied);
     tcase_add_loop_test(tests, a_hook_reduces_in_stages, 1, 4);
     tcase_add_loop_test(tests, inf_and_nan_are_told_to_all_ranks, 0, 2);
@@ -780,7 +780,7 @@ Suite *test_suite(void)
     tcase_add_test(tests, memory_of_the_other_kind_is_refused);
     tcase_add_test(tests, a_missing_gradient_is_named);
     tcase_add_test(tests, a_step_goes_on_when_there_is_memory_again);
-    tcase_add_loop_test(tests, a_death_in_a_step_is_named, 0, POINTS + 1);
+    add_sample(tests, a_death_in_a_step_is_named, 0, POINTS + 1);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -198,7 +198,7 @@ static void *call_everything(void *arg)
     static const size_t counts[] = {1, 3, 37, COUNT};
     enum { COUNTS = sizeof counts / sizeof *counts };
     struct actor *actor = arg;
-    for (int i = 0; i < DDPI_DTYPES * COUNTS; i += WORLD_STRIDE) {
+    for (int i = 0; i < DDPI_DTYPES * COUNTS; i += sample_stride()) {
         ddp_dtype dtype = (ddp_dtype)(i / COUNTS);
         fill_inputs(actor, dtype, counts[i % COUNTS], (uint32_t)i % actor->scene->nranks);
         CHECK_OK(ddp_barrier(actor->comm, NULL, err));

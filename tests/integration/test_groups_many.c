@@ -101,7 +101,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("groups_many");
     TCase *tcase = tcase_create("costs");
-    tcase_add_loop_test(tcase, a_communicator_costs_what_it_uses, 0, 2 * COSTS);
+    add_sample(tcase, a_communicator_costs_what_it_uses, 0, 2 * COSTS);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -90,7 +90,8 @@ static void call_all(struct world *world, uint32_t rank, ddp_comm *comm)
     static const size_t sizes[] = {1, 3, 0, 17, COUNT_MAX};
     struct problem of = {.nranks = world->nranks, .hosts = world->hosts};
     (void)rank;
-    for (unsigned turn = world->stage; turn < DDPI_DTYPES * DDPI_REDUCE_OPS; turn += WORLD_STRIDE) {
+    for (unsigned turn = world->stage; turn < DDPI_DTYPES * DDPI_REDUCE_OPS;
+         turn += (unsigned)sample_stride()) {
         of.dtype = (ddp_dtype)(turn % DDPI_DTYPES);
         of.op = (ddp_reduce_op)(turn / DDPI_DTYPES % DDPI_REDUCE_OPS);
         of.count = sizes[turn % (sizeof sizes / sizeof *sizes)];
@@ -211,10 +212,10 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("hierarchical");
     TCase *tcase = tcase_create("hierarchical");
-    tcase_add_loop_test(tcase, calls_agree_with_the_reference, 0, LAYOUTS);
-    tcase_add_loop_test(tcase, large_calls_agree, 0, 2 * LAYOUTS);
-    tcase_add_loop_test(tcase, other_calls_go_their_way, 0, LAYOUTS);
-    tcase_add_loop_test(tcase, groups_have_nodes, 0, LAYOUTS);
+    add_sample(tcase, calls_agree_with_the_reference, 0, LAYOUTS);
+    add_sample(tcase, large_calls_agree, 0, 2 * LAYOUTS);
+    add_sample(tcase, other_calls_go_their_way, 0, LAYOUTS);
+    add_sample(tcase, groups_have_nodes, 0, LAYOUTS);
     suite_add_tcase(suite, tcase);
     return suite;
 }

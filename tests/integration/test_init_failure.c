@@ -203,7 +203,7 @@ enum { SMALLEST = 2, SIZES = 4, VICTIMS = 3, MATRIX = 2 * SIZES * VICTIMS };
 START_TEST(a_rank_that_dies_while_it_joins_is_named)
 {
     const char *wish = getenv("DDPRUN_INIT_STRIDE");
-    int64_t stride = 5 * WORLD_STRIDE;
+    int64_t stride = 5 * sample_stride();
     if (wish != NULL)
         ck_assert_int_eq(ddpi_parse_int(wish, 1, CALLS_MAX, &stride, NULL), DDP_OK);
     uint32_t nranks = SMALLEST + (uint32_t)_i / VICTIMS % SIZES;
@@ -419,7 +419,7 @@ static void join_with(struct world *world, unsigned room, unsigned *told)
 /* Rank 0, which holds a connection to each, and another one. */
 START_TEST(a_rank_without_descriptors_says_so_to_all)
 {
-    unsigned told = 0, step = WORLD_STRIDE == 1 ? 1 : 3;
+    unsigned told = 0, step = sample_is_whole() ? 1 : 3;
     struct world world = {.nranks = 4,
                           .tcp = _i % 2 != 0,
                           .init_timeout_ms = LONG_MS,
@@ -475,7 +475,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("init");
     TCase *tcase = tcase_create("deaths");
-    tcase_add_loop_test(tcase, a_rank_that_dies_while_it_joins_is_named, 0, MATRIX);
+    add_sample(tcase, a_rank_that_dies_while_it_joins_is_named, 0, MATRIX);
     tcase_add_loop_test(tcase, a_key_of_a_dead_rank_0_is_no_hindrance, 0, 4);
     tcase_add_loop_test(tcase, who_was_slow_meets_those_who_try_again, 0, 2);
     tcase_add_loop_test(tcase, two_that_come_as_one_rank_are_told_so, 0, 2);

@@ -239,7 +239,7 @@ static uint64_t wished(const char *name, uint64_t usual)
 static uint64_t batch_size(int batch, uint64_t usual, uint64_t *ret_seed)
 {
     bool one = getenv("DDPRUN_TEST_SEED") != NULL;
-    uint64_t programs = wished("DDPRUN_TEST_PROGRAMS", one ? 1 : usual / WORLD_STRIDE);
+    uint64_t programs = wished("DDPRUN_TEST_PROGRAMS", one ? 1 : usual / (uint64_t)sample_stride());
     *ret_seed = wished("DDPRUN_TEST_SEED", 1) + (uint64_t)batch;
     return (programs + BATCHES - 1 - (uint64_t)batch) / BATCHES;
 }

@@ -5,6 +5,7 @@
  */
 #include "check_main.h"
 #include "reducer_model.h"
+#include "sample.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -474,8 +475,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("reducer");
     TCase *tests = tcase_create("reducer");
-    tcase_add_loop_test(tests, averages_of_two_ranks, 0, PLANS);
-    tcase_add_loop_test(tests, averages_of_four_ranks_between_machines, 0, PLANS);
+    add_sample(tests, averages_of_two_ranks, 0, PLANS);
+    add_sample(tests, averages_of_four_ranks_between_machines, 0, PLANS);
     tcase_add_test(tests, averages_of_one_and_three_ranks);
     tcase_add_test(tests, buckets_follow_the_order_of_rank_0);
     tcase_add_test(tests, gradients_of_several_threads);

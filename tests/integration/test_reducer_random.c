@@ -163,7 +163,7 @@ static void run_random(struct world *world, uint32_t rank, ddp_comm *comm)
 
 START_TEST(runs_agree_with_the_model)
 {
-    for (uint32_t seed = 0; seed < RUNS; seed += WORLD_STRIDE) {
+    for (uint32_t seed = 0; seed < RUNS; seed += (uint32_t)sample_stride()) {
         struct world world = {.nranks = _i == 0 ? 2 : 4,
                               .tcp = seed % 3 == 2,
                               .stage = seed * 2 + (uint32_t)_i,

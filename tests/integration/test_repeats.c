@@ -6,10 +6,10 @@
 #include "check_main.h"
 #include "world.h"
 
+#include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 
-enum { ROUNDS = 200, MOST = 2048, THREADS = 8 };
+enum { ROUNDS = 100, MOST = 2048, THREADS = 8 };
 
 static void run_ranks(uint32_t nranks, uint32_t stage, rank_body *body)
 {
@@ -339,7 +339,7 @@ static void after_the_time(struct world *world, uint32_t rank, ddp_comm *comm)
         return;
     }
     while (atomic_load(world->counter) + 1 < world->nranks)
-        sched_yield();
+        poll(NULL, 0, 5);
     ddp_status status = ddp_run(comm, &operation, &error);
     CHECK(status == DDP_OK || status == DDP_E_TIMEOUT); /* what it needs from the others is there */
     world_expect(ddp_run(comm, &operation, &error), &error, DDP_E_TIMEOUT, "has waited");
@@ -359,10 +359,10 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("repeats");
     TCase *tcase = tcase_create("all");
-    tcase_add_loop_test(tcase, results_are_those_of_the_call, 0, 12);
-    tcase_add_loop_test(tcase, only_a_like_call_is_repeated, 0, 8);
+    add_sample(tcase, results_are_those_of_the_call, 0, 12);
+    add_sample(tcase, only_a_like_call_is_repeated, 0, 8);
     tcase_add_loop_test(tcase, threads_make_the_same_call, 0, 4);
-    tcase_add_loop_test(tcase, failures_are_those_of_the_call, 0, 8);
+    add_sample(tcase, failures_are_those_of_the_call, 0, 8);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -271,7 +271,7 @@ START_TEST(a_handler_stays_with_the_program)
     struct plan plan = plan_of(RANKS, PAUSES);
     handled_by = getpid();
     signal(SIGTERM, note_signal);
-    for (int i = 0; i < 50 / WORLD_STRIDE; i++) {
+    for (int i = 0; i < 50 / sample_stride(); i++) {
         ddp_spawned *ranks = start(fail_at_once, &plan, NULL);
         if (i % 2 == 0)
             ck_assert_int_eq(ddp_spawn_join(ranks, LONG_MS, NULL, NULL), DDP_E_PEER_DEAD);

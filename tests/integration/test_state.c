@@ -231,20 +231,20 @@ static void run_one_death(uint32_t i, bool tcp)
 
 START_TEST(survivors_end_as_if_none_had_died)
 {
-    run_one_death((uint32_t)_i * WORLD_STRIDE, false);
+    run_one_death((uint32_t)_i, false);
 }
 END_TEST
 
 START_TEST(survivors_end_as_if_none_had_died_over_tcp)
 {
-    run_one_death((uint32_t)_i * WORLD_STRIDE, true);
+    run_one_death((uint32_t)_i, true);
 }
 END_TEST
 
 /* Rank 1 dies in the middle; rank 0 or 3 before, later, or while they recover from that. */
 START_TEST(two_die_in_a_row)
 {
-    uint32_t i = (uint32_t)_i * WORLD_STRIDE;
+    uint32_t i = (uint32_t)_i;
     uint32_t fatal[RANKS] = {NEVER, 11, NEVER, NEVER};
     fatal[i % 2 == 0 ? 0 : 3] = i / 2;
     run_deaths(fatal, false);
@@ -335,7 +335,7 @@ END_TEST
 /* The rank with the newest commit that sends it is rank 2. */
 START_TEST(one_dies_while_new_ranks_come)
 {
-    uint32_t i = (uint32_t)_i * WORLD_STRIDE;
+    uint32_t i = (uint32_t)_i;
     run_growth(i % 5 % 2 == 0 ? NEW : i % 5, i % 2 != 0);
 }
 END_TEST
@@ -611,15 +611,14 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("state");
     TCase *tcase = tcase_create("deaths");
-    tcase_add_loop_test(tcase, survivors_end_as_if_none_had_died, 0, EVENTS * RANKS / WORLD_STRIDE);
-    tcase_add_loop_test(tcase, survivors_end_as_if_none_had_died_over_tcp, 0,
-                        EVENTS * RANKS / WORLD_STRIDE);
-    tcase_add_loop_test(tcase, two_die_in_a_row, 0, 2 * EVENTS / WORLD_STRIDE);
+    add_sample(tcase, survivors_end_as_if_none_had_died, 0, EVENTS * RANKS);
+    add_sample(tcase, survivors_end_as_if_none_had_died_over_tcp, 1, EVENTS * RANKS);
+    add_sample(tcase, two_die_in_a_row, 0, 2 * EVENTS);
     tcase_add_loop_test(tcase, the_last_one_goes_on_alone, 0, 2);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("newcomers");
     tcase_add_loop_test(tcase, new_ranks_receive_what_the_old_have, 0, 2);
-    tcase_add_loop_test(tcase, one_dies_while_new_ranks_come, 0, 30 / WORLD_STRIDE);
+    add_sample(tcase, one_dies_while_new_ranks_come, 0, 30);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("living");
     tcase_add_loop_test(tcase, a_rank_that_does_not_come_is_named, 0, 2);

@@ -9,6 +9,7 @@
 #ifndef TESTS_WORLD_H
 #define TESTS_WORLD_H
 
+#include "sample.h"
 #include "world_kv.h"
 
 #include <ddprun/comm.h>
@@ -19,14 +20,6 @@
 #include <sys/types.h>
 
 enum { WORLD_MAX = 8 };
-
-/* Of many like cases a build with a sanitizer, which takes ten times as long, runs one in so many.
- */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { WORLD_STRIDE = 7 };
-#else
-enum { WORLD_STRIDE = 1 };
-#endif
 
 /* What a rank tells the test. */
 struct report {

@@ -5,15 +5,6 @@
 
 #include "elements.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-bool sweep_is_whole(void)
-{
-    const char *whole = getenv("DDPRUN_TEST_WHOLE");
-    return whole != NULL && strcmp(whole, "1") == 0;
-}
-
 static bool has(const struct sweep *sweep, unsigned dtype, unsigned op)
 {
     return (op != DDP_PREMUL_SUM || sweep->premul) &&
@@ -53,7 +44,7 @@ bool sweep_next(struct sweep *sweep)
         sweep->turn = sweep->next++;
         sweep->dtype = (ddp_dtype)(sweep->turn / DDPI_REDUCE_OPS);
         sweep->op = (ddp_reduce_op)(sweep->turn % DDPI_REDUCE_OPS);
-        if (has(sweep, sweep->dtype, sweep->op) && (sweep_is_whole() || is_in_sample(sweep)))
+        if (has(sweep, sweep->dtype, sweep->op) && (sample_is_whole() || is_in_sample(sweep)))
             return true;
     }
     return false;

@@ -10,10 +10,9 @@
 #ifndef TESTS_SWEEP_H
 #define TESTS_SWEEP_H
 
-#include <ddprun/comm.h>
-#include <stdbool.h>
+#include "sample.h"
 
-bool sweep_is_whole(void);
+#include <ddprun/comm.h>
 
 /* One that is zero but for the first two is before the first pair. */
 struct sweep {

@@ -56,7 +56,7 @@ class LintTest(unittest.TestCase):
                    json.dumps([{'name': 'b_sanitize', 'value': sanitizer}]))
 
     def test_format(self):
-        status, _, output = lint(LINT.parents[1], 'format')
+        output = lint(self.root, 'format')[2]
         if 'skipped:' in output:
             self.skipTest(output)
         self.write('.clang-format', (LINT.parents[1] / '.clang-format').read_text())

@@ -5,6 +5,7 @@
  */
 #include "check_main.h"
 #include "chunk_layout.h"
+#include "sample.h"
 
 enum { MAX_RANKS = 16, SIZE = 4 };
 
@@ -180,10 +181,10 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("chunk_layout");
     TCase *tcase = tcase_create("layout");
-    tcase_add_loop_test(tcase, whole_chunks_lie_in_the_result, 2, MAX_RANKS + 1);
-    tcase_add_loop_test(tcase, partial_results_lie_in_scratch, 2, MAX_RANKS + 1);
-    tcase_add_loop_test(tcase, chunks_lie_apart_in_scratch, 2, MAX_RANKS + 1);
-    tcase_add_loop_test(tcase, contributions_are_gathered_in_scratch, 2, MAX_RANKS + 1);
+    add_sample(tcase, whole_chunks_lie_in_the_result, 2, MAX_RANKS + 1);
+    add_sample(tcase, partial_results_lie_in_scratch, 2, MAX_RANKS + 1);
+    add_sample(tcase, chunks_lie_apart_in_scratch, 2, MAX_RANKS + 1);
+    add_sample(tcase, contributions_are_gathered_in_scratch, 2, MAX_RANKS + 1);
     tcase_add_test(tcase, the_largest_world_has_room);
     suite_add_tcase(suite, tcase);
     return suite;

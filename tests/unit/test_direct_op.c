@@ -198,7 +198,7 @@ END_TEST
 START_TEST(every_reduction_gives_the_same)
 {
     static const uint32_t sizes[] = {2, 3, 5, 8};
-    bool whole = sweep_is_whole();
+    bool whole = sample_is_whole();
     arena_world_open(whole ? sizes[_i % 4] : (uint32_t)_i + 2, ROOM);
     struct sweep sweep = {.world = (unsigned)_i, .premul = true};
     while (sweep_next(&sweep)) {

@@ -4,6 +4,7 @@
  */
 #include "check_main.h"
 #include "hierarchy.h"
+#include "sample.h"
 
 #include <string.h>
 
@@ -163,7 +164,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("hierarchy");
     TCase *tcase = tcase_create("hierarchy");
     tcase_add_test(tcase, nodes_are_rows_of_ranks);
-    tcase_add_loop_test(tcase, every_rank_ends_with_all, 1, MAX_RANKS + 1);
+    add_sample(tcase, every_rank_ends_with_all, 1, MAX_RANKS + 1);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -6,6 +6,7 @@
 #include "check_main.h"
 #include "elements.h"
 #include "loops.h"
+#include "sample.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -296,10 +297,10 @@ Suite *test_suite(void)
     Suite *suite = suite_create("loops");
     TCase *tcase = tcase_create("against the plain ones");
     tcase_add_checked_fixture(tcase, make_buffers, free_buffers);
-    tcase_add_loop_test(tcase, two_inputs, 0, DDPI_DTYPES * DDPI_REDUCE_OPS);
-    tcase_add_loop_test(tcase, odd_counts_and_addresses, 0, DDPI_DTYPES * DDPI_REDUCE_OPS);
-    tcase_add_loop_test(tcase, more_inputs, 0, DDPI_DTYPES * DDPI_REDUCE_OPS);
-    tcase_add_loop_test(tcase, rounding, 0, DDPI_DTYPES);
+    add_sample(tcase, two_inputs, 0, DDPI_DTYPES * DDPI_REDUCE_OPS);
+    add_sample(tcase, odd_counts_and_addresses, 0, DDPI_DTYPES * DDPI_REDUCE_OPS);
+    add_sample(tcase, more_inputs, 0, DDPI_DTYPES * DDPI_REDUCE_OPS);
+    add_sample(tcase, rounding, 0, DDPI_DTYPES);
     tcase_add_loop_test(tcase, floats_and_complex_numbers_are_checked, 0, DDPI_DTYPES);
     tcase_add_loop_test(tcase, an_element_is_finite_or_not, 0, DDPI_DTYPES);
     tcase_add_loop_test(tcase, one_element_that_is_not_finite_is_found, 0, DDPI_DTYPES);

@@ -4,6 +4,7 @@
  * float32; and hostile states. tests/interop runs it beside PyTorch's own.
  */
 #include "check_main.h"
+#include "sample.h"
 
 #include <ddprun/ddp.h>
 #include <float.h>
@@ -456,8 +457,8 @@ Suite *test_suite(void)
     Suite *suite = suite_create("loss_scaler");
     TCase *rules = tcase_create("rules"), *input = tcase_create("input");
     tcase_add_test(rules, presets_are_the_defaults_of_the_originals);
-    tcase_add_loop_test(rules, every_short_sequence_is_decided_as_by_torch, 1, 5);
-    tcase_add_loop_test(rules, every_short_sequence_is_decided_as_by_apex, 1, 5);
+    add_sample(rules, every_short_sequence_is_decided_as_by_torch, 1, 5);
+    add_sample(rules, every_short_sequence_is_decided_as_by_apex, 1, 5);
     tcase_add_loop_test(rules, apex_decides_so, 0, ROWS(apex_table));
     ADD_TESTS(rules, the_older_rules_of_apex_can_be_set,
               a_static_scale_stays_and_every_step_is_made, the_scale_stays_in_float32,

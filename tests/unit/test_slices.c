@@ -4,6 +4,7 @@
  * keeps each element in the chunk in which it is without slices.
  */
 #include "check_main.h"
+#include "sample.h"
 #include "slices.h"
 
 #include <string.h>
@@ -199,9 +200,9 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("slices");
     TCase *tcase = tcase_create("slices");
-    tcase_add_loop_test(tcase, slices_have_each_element_once, 1, MAX_RANKS + 1);
-    tcase_add_loop_test(tcase, ranks_agree, 1, MAX_RANKS + 1);
-    tcase_add_loop_test(tcase, an_all_reduce_keeps_its_chunks, 1, MAX_RANKS + 1);
+    add_sample(tcase, slices_have_each_element_once, 1, MAX_RANKS + 1);
+    add_sample(tcase, ranks_agree, 1, MAX_RANKS + 1);
+    add_sample(tcase, an_all_reduce_keeps_its_chunks, 1, MAX_RANKS + 1);
     suite_add_tcase(suite, tcase);
     return suite;
 }

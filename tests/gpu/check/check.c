@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST = 64, LIMIT_S = 120, LOOK_MS = 5 };
+enum { MOST = 1024, LIMIT_S = 120, LOOK_MS = 5 };
 
 struct test {
     const TTest *test;

@@ -1,0 +1,19 @@
+/*
+ * sample.h - which of many like cases a test runs.
+ */
+#ifndef TESTS_SAMPLE_H
+#define TESTS_SAMPLE_H
+
+#include "check_main.h"
+
+/* Whether all cases are wanted: DDPRUN_TEST_WHOLE=1 in the environment. */
+bool sample_is_whole(void);
+
+/* A test runs one case in so many: each if all are wanted, else every third, and every seventh in a
+ * build with a sanitizer, which takes ten times as long. */
+int sample_stride(void);
+
+/* A loop test of this sample of the numbers from @from on, below @end. */
+void add_sample(TCase *tcase, const TTest *test, int from, int end);
+
+#endif
