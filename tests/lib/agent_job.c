@@ -144,6 +144,12 @@ ddp_status agent_job_init(struct ddp_error *err)
                             : status;
 }
 
+void agent_job_kill_worker(void)
+{
+    ck_assert_int_gt(job.agent->workers[0].pid, 0);
+    kill(job.agent->workers[0].pid, SIGKILL);
+}
+
 void agent_job_start(void)
 {
     struct ddp_error error = {0};

@@ -48,6 +48,9 @@ void agent_job_start(void);
 void agent_job_ends_with(int exit_code);
 void agent_job_run(int exit_code);
 
+/* Kill worker 0, which must be there: 0 would be this process and its siblings. */
+void agent_job_kill_worker(void);
+
 /* The parts of these, for a test that needs them one by one. */
 void agent_job_open_logs(void);
 ddp_status agent_job_init(struct ddp_error *err);

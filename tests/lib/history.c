@@ -195,7 +195,8 @@ bool history_check(struct history_call *calls, size_t ncalls, const struct histo
                           .why = why};
     bool good = places != NULL && order != NULL && taken != NULL;
     if (good) {
-        qsort(calls, ncalls, sizeof *calls, by_begin);
+        if (ncalls > 0) /* of which the caller may have no array */
+            qsort(calls, ncalls, sizeof *calls, by_begin);
         for (size_t i = 0; i < ncalls; i++)
             order[i] = i;
         qsort_r(order, ncalls, sizeof *order, by_end, calls);

@@ -80,7 +80,7 @@ START_TEST(a_slow_reader_gets_everything_however_late)
     ck_assert_int_eq(ioctl(fd, FIONREAD, &unread), 0);
     ck_assert_int_gt(unread, 0);
     uint64_t before = stream->tail.total;
-    kill(job.agent->workers[0].pid, SIGKILL);
+    agent_job_kill_worker();
     looptest_run_until(&job.loop, is_flushing, NULL);
     ck_assert_uint_ge(stream->tail.total, before + (uint64_t)unread);
     let_time_pass();
@@ -108,7 +108,7 @@ START_TEST(a_restart_does_not_wait_for_a_reader)
     job.readers[0] = -1; /* no reader */
     agent_job_start();
     looptest_run_until(&job.loop, worker_waits, NULL);
-    kill(job.agent->workers[0].pid, SIGKILL);
+    agent_job_kill_worker();
     looptest_run_until(&job.loop, second_runs, NULL);
     ck_assert(!logmux_flushed(&job.agent->mux));
     looptest_run_until(&job.loop, is_flushing, NULL);
@@ -133,7 +133,7 @@ START_TEST(a_pipe_held_open_does_not_hold_up_the_job)
     int held = open(path, O_WRONLY | O_CLOEXEC); /* as a process outside the job might */
     ck_assert_int_ge(held, 0);
     job.fds_before++;
-    kill(job.agent->workers[0].pid, SIGKILL);
+    agent_job_kill_worker();
     looptest_run_until(&job.loop, is_draining, NULL);
     ck_assert(!logmux_streams_ended(&job.agent->mux));
     let_time_pass();
@@ -148,7 +148,7 @@ START_TEST(a_signal_ends_the_wait_for_a_reader)
     job.readers[0] = -1;
     agent_job_start();
     looptest_run_until(&job.loop, worker_waits, NULL);
-    kill(job.agent->workers[0].pid, SIGKILL);
+    agent_job_kill_worker();
     looptest_run_until(&job.loop, is_flushing, NULL);
     kill(getpid(), SIGTERM);
     agent_job_ends_with(128 + SIGKILL); /* the job's own exit code: it had ended */

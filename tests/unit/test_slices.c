@@ -55,8 +55,8 @@ static struct ddpi_task task_of(enum ddpi_operation operation, bool uneven, uint
         .recv = operation == DDPI_BROADCAST ? send_space : recv_space,
         .uneven = uneven};
     bool is_root = rank == nranks - 1;
-    const struct ddpi_parts parts = {arrays->counts, arrays->offsets};
     if (uneven) {
+        const struct ddpi_parts parts = {arrays->counts, arrays->offsets};
         task.call.count = arrays->counts[rank];
         if (operation == DDPI_ALL_TO_ALL || operation == DDPI_REDUCE_SCATTER ||
             (operation == DDPI_SCATTER && is_root))

@@ -101,7 +101,8 @@ static double play(const struct player *player, const struct shape *shape, struc
     fill(player, call, sent);
     player->run(call);
     *ret_wrong = player->slowest((double)count_wrong(player, shape, call));
-    memset(call->send, 0, sent * sizeof *call->send);
+    if (sent > 0) /* a barrier sends nothing, from nowhere */
+        memset(call->send, 0, sent * sizeof *call->send);
     player->run(call);
     player->synchronize();
     double began_us = now_us();
