@@ -10,7 +10,7 @@
 
 static const uint8_t seed[DDPI_SEED_SIZE] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-enum { NODES = 5000 };
+enum { NODES = 2000 };
 
 static struct ddpi_table_node nodes[NODES];
 static int names[NODES];
