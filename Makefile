@@ -5,6 +5,12 @@
 PREFIX ?= /usr/local
 WHEELS ?= build/wheel
 
+TESTS ?=
+FAILED ?=
+
+comma := ,
+chosen = $(if $(filter 1,$(FAILED)),--failed) $(foreach word,$(subst $(comma), ,$(TESTS)),'$(word)')
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help build demo demo-elastic test check lint fuzz bench wheel deb install clean
@@ -31,16 +37,16 @@ demo-elastic:
 	@scripts/build --quiet build
 	@scripts/demo-elastic
 
-## test     lint, then each test once: some five minutes
+## test     lint, then each test once: some five minutes; TESTS=name,group for some, FAILED=1 for those that failed last
 test:
 	@scripts/setup build demo test lint
-	@scripts/test
+	@scripts/test $(chosen)
 
-## check    what 'make test' leaves out: sanitizers, failpoints, PyTorch
+## check    what 'make test' leaves out: sanitizers, failpoints, sweeps, wheels, PyTorch; TESTS and FAILED as above
 check:
 	@scripts/setup build demo test
 	@scripts/setup interop || echo "setup: the tests with PyTorch are skipped"
-	@scripts/test --check
+	@scripts/test --check $(chosen)
 
 ## lint     check the rules that the compiler does not (scripts/lint --help)
 lint:

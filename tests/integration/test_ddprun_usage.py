@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_ddprun_options.py - the command line as torchrun's users write it."""
+"""test_ddprun_usage.py - the command line as torchrun's users write it."""
 
 import os
 import shutil

@@ -1,5 +1,5 @@
 /*
- * test_rounds.c - rounds from end to end, as long as nobody is lost: how jobs form, what ends a
+ * test_rounds_nodes.c - rounds from end to end, as long as nobody is lost: how jobs form, what ends a
  * generation, and what people want of them.
  */
 #include "round_nodes.h"
