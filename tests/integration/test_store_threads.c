@@ -223,23 +223,6 @@ START_TEST(a_server_that_comes_and_goes)
 }
 END_TEST
 
-START_TEST(a_wait_survives_a_restart)
-{
-    struct shared shared = {.store = open_store()};
-    const struct ddpi_server_options same = {.port = store_thread_port(server)};
-    uv_thread_t thread;
-    ck_assert_int_eq(uv_thread_create(&thread, get_own, &shared), 0);
-    await_waits(1);
-    restart(&same);
-    await_waits(1);
-    ddp_store *other = open_store();
-    set_text(other, "k0", "k0");
-    uv_thread_join(&thread);
-    ddp_store_close(other);
-    ddp_store_close(shared.store);
-}
-END_TEST
-
 static void wait_for_the_end(void *arg)
 {
     struct shared *shared = arg;
@@ -290,36 +273,9 @@ START_TEST(an_idle_handle_notices_a_restart_before_it_asks)
     await_hangup(store);
     do /* until it has tried to connect */
         ck_assert_int_eq(ddp_store_set(store, "k", "3", 1, 100, NULL, &err), DDP_E_UNREACHABLE);
-    while (strstr(err.msg, "Connection refused") == NULL);
+    while (strstr(err.msg, "127.0.0.1: Connection refused") == NULL);
     server = store_thread_start(&same);
     set_text(store, "k", "4");
-    ddp_store_close(store);
-}
-END_TEST
-
-START_TEST(another_store_in_its_place)
-{
-    ddp_store *store = open_store();
-    const struct ddpi_server_options same = {.port = store_thread_port(server)};
-    struct ddp_store_event *event;
-    uint64_t watch, version;
-    OK(ddp_store_watch(store, "a", DDP_STORE_WATCH_PREFIX, 0, LONG_MS, &watch, NULL, &why));
-    set_text(store, "a1", "1");
-    OK(ddp_store_next_event(store, LONG_MS, &event, &why));
-    ddp_store_free(event);
-    restart(&same);
-    OK(ddp_store_next_event(store, LONG_MS, &event, &why));
-    ck_assert_int_eq(event->kind, DDP_STORE_EVENT_LOST);
-    ck_assert_uint_eq(event->watch, watch);
-    ck_assert_str_eq(event->key, "");
-    ddp_store_free(event);
-    OK(ddp_store_set(store, "a2", "2", 1, LONG_MS, &version, &why));
-    OK(ddp_store_next_event(store, LONG_MS, &event, &why));
-    ck_assert_str_eq(event->key, "a2");
-    ck_assert_uint_eq(event->version, version);
-    ck_assert_uint_eq(event->watch, watch);
-    ddp_store_free(event);
-    OK(ddp_store_unwatch(store, watch, LONG_MS, &why));
     ddp_store_close(store);
 }
 END_TEST
@@ -327,11 +283,14 @@ END_TEST
 Suite *test_suite(void)
 {
     const TTest *const tests[] = {
-        a_wait_does_not_delay_a_set,        all_at_once,
-        each_has_its_own_deadline,          cancel_ends_all_that_wait,
-        a_server_that_comes_and_goes,       a_wait_survives_a_restart,
-        the_end_of_a_handle_is_told_to_all, an_idle_handle_notices_a_restart_before_it_asks,
-        another_store_in_its_place,
+        a_wait_does_not_delay_a_set,
+        all_at_once,
+        each_has_its_own_deadline,
+        cancel_ends_all_that_wait,
+        a_server_that_comes_and_goes,
+        the_end_of_a_handle_is_told_to_all,
+        an_idle_handle_notices_a_restart_before_it_asks,
+
     };
     return store_suite("store_threads", tests, sizeof tests / sizeof *tests);
 }
