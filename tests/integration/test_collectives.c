@@ -425,9 +425,8 @@ Suite *test_suite(void)
     Suite *suite = suite_create("collectives");
     TCase *tcase = tcase_create("collectives");
     bool whole = sample_is_whole();
-    tcase_add_loop_test(tcase, calls_agree_with_the_reference, 0,
-                        whole ? ALL_WORLDS : SAMPLE_WORLDS);
-    tcase_add_loop_test(tcase, parts_fit_together, 0, whole ? 12 : 4);
+    add_worlds(tcase, calls_agree_with_the_reference, 0, whole ? ALL_WORLDS : SAMPLE_WORLDS);
+    add_worlds(tcase, parts_fit_together, 0, whole ? 12 : 4);
     tcase_add_test(tcase, direct_bits_do_not_depend_on_sizes);
     tcase_add_test(tcase, invalid_arguments_have_no_effect);
     suite_add_tcase(suite, tcase);

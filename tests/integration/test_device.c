@@ -158,8 +158,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("device");
     TCase *agree = tcase_create("agree");
-    tcase_add_loop_test(agree, device_and_host_agree, 0,
-                        sample_is_whole() ? 3 * WORLD_MAX : WORLD_MAX);
+    add_worlds(agree, device_and_host_agree, 0, sample_is_whole() ? 3 * WORLD_MAX : WORLD_MAX);
     tcase_add_loop_test(agree, virtual_memory_is_shared, 0, 2);
     tcase_add_loop_test(agree, messages_arrive, 0, 4);
     tcase_add_test(agree, ranks_that_take_no_part_are_not_waited_for);

@@ -400,9 +400,9 @@ Suite *test_suite(void)
     TCase *paths = tcase_create("paths");
     add_sample(paths, every_way_gives_the_same_bits, 0, WAYS);
     tcase_add_loop_test(paths, pieces_and_parts, 0, 2);
-    tcase_add_loop_test(paths, bytes_are_counted, 0, 6);
+    add_worlds(paths, bytes_are_counted, 0, 6);
     tcase_add_loop_test(paths, buffers_that_are_not_there, 0, 2);
-    tcase_add_loop_test(paths, buffers_that_come_and_go, 0, 4);
+    add_worlds(paths, buffers_that_come_and_go, 0, 4);
     tcase_add_loop_test(paths, mappings_that_come_back, 0, 2);
     tcase_add_loop_test(paths, threads_on_one_device, 0, 2);
     tcase_add_loop_test(paths, a_thread_for_each_device, 0, 3);

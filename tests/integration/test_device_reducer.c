@@ -652,6 +652,7 @@ static void run_out_of_memory(struct world *world, uint32_t rank, ddp_comm *comm
 
 START_TEST(a_step_goes_on_when_there_is_memory_again)
 {
+    setenv("DDP_HOST_CUDA_MEMORY", "256M", 1); /* all of it is written to */
     struct world world = {.nranks = 1, .name = "device-memory"};
     world_open(&world);
     world_run(&world, run_out_of_memory);

@@ -582,12 +582,12 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("device staged");
     TCase *tcase = tcase_create("staged");
-    tcase_add_loop_test(tcase, every_type_is_reduced, 0, 12);
-    tcase_add_loop_test(tcase, every_type_has_parts, 0, 8);
-    tcase_add_loop_test(tcase, the_root_uses_one_buffer, 1, 5);
+    add_worlds(tcase, every_type_is_reduced, 0, 12);
+    add_worlds(tcase, every_type_has_parts, 0, 8);
+    add_worlds(tcase, the_root_uses_one_buffer, 1, 5);
     tcase_add_loop_test(tcase, parts_come_in_slices, 0, 2);
     tcase_add_loop_test(tcase, slices_keep_the_order_of_ranks, 0, 4);
-    tcase_add_loop_test(tcase, any_rank_sends, 0, 6);
+    add_worlds(tcase, any_rank_sends, 0, 6);
     tcase_add_loop_test(tcase, a_rank_sends_to_itself, 0, 2);
     add_sample(tcase, calls_that_differ_are_named, 0, 8);
     suite_add_tcase(suite, tcase);

@@ -422,15 +422,14 @@ Suite *test_suite(void)
     bool whole = sample_is_whole();
     Suite *suite = suite_create("finite_check");
     TCase *tcase = tcase_create("finite_check");
-    tcase_add_loop_test(tcase, every_type_is_checked, 0, whole ? ALL : FOUR + WAYS);
-    tcase_add_loop_test(tcase, large_buffers_are_checked, whole ? 0 : FOUR,
-                        whole ? ALL : FOUR + WAYS);
-    tcase_add_loop_test(tcase, parts_are_checked, whole ? 0 : FOUR, whole ? ALL : FOUR + WAYS);
-    tcase_add_loop_test(tcase, uneven_parts_are_checked, TWO, FOUR + WAYS);
-    tcase_add_loop_test(tcase, lists_are_checked, whole ? 0 : FOUR, FOUR + WAYS);
-    tcase_add_loop_test(tcase, requests_and_groups_are_checked, whole ? 0 : FOUR, FOUR + WAYS);
+    add_worlds(tcase, every_type_is_checked, 0, whole ? ALL : FOUR + WAYS);
+    add_worlds(tcase, large_buffers_are_checked, whole ? 0 : FOUR, whole ? ALL : FOUR + WAYS);
+    add_worlds(tcase, parts_are_checked, whole ? 0 : FOUR, whole ? ALL : FOUR + WAYS);
+    add_worlds(tcase, uneven_parts_are_checked, TWO, FOUR + WAYS);
+    add_worlds(tcase, lists_are_checked, whole ? 0 : FOUR, FOUR + WAYS);
+    add_worlds(tcase, requests_and_groups_are_checked, whole ? 0 : FOUR, FOUR + WAYS);
     tcase_add_loop_test(tcase, other_operations_are_refused, TWO, TWO + WAYS);
-    tcase_add_loop_test(tcase, all_ranks_must_ask, TWO, FOUR + WAYS);
+    add_worlds(tcase, all_ranks_must_ask, TWO, FOUR + WAYS);
     suite_add_tcase(suite, tcase);
     return suite;
 }

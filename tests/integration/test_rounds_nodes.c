@@ -1,6 +1,6 @@
 /*
- * test_rounds_nodes.c - rounds from end to end, as long as nobody is lost: how jobs form, what ends a
- * generation, and what people want of them.
+ * test_rounds_nodes.c - rounds from end to end, as long as nobody is lost: how jobs form, what ends
+ * a generation, and what people want of them.
  */
 #include "round_nodes.h"
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from sample import whole_only
 from skip import need_torch
 
 DDPRUN = os.environ.get('DDPRUN', '')
@@ -47,6 +48,7 @@ class Torch(unittest.TestCase):
         self.assertIn('rank 1 failed first: exit code 1', done.stderr)
         self.assertIn('RuntimeError: once', done.stderr)
 
+    @whole_only
     def test_rank_0_can_host_its_own(self):
         done = run('fail', options=['--max-restarts=1'], TORCH_DISABLE_SHARE_RDZV_TCP_STORE='1')
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -149,6 +151,7 @@ class ErrorFiles(unittest.TestCase):
         self.assertEqual(report.count('ValueError: bad shape'), 1, report)
         self.assertEqual(report.count('Traceback'), 1, report)
 
+    @whole_only
     def test_of_a_signal_behind_it(self):
         found, _ = self.same('try: raise ValueError("first")\n'
                              '    except ValueError as error:\n'
@@ -161,6 +164,7 @@ class ErrorFiles(unittest.TestCase):
     def test_of_a_worker_that_recorded_nothing(self):
         self.assertIsNone(self.same('if rank == 1: os._exit(3)\n    time.sleep(60)')[0])
 
+    @whole_only
     def test_of_a_success(self):
         self.assertIsNone(self.same('pass')[0])
 

@@ -16,6 +16,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from nodes import free_port
+from sample import WHOLE, whole_only
 from skip import need_torch
 
 DDPRUN = os.environ.get('DDPRUN', '')
@@ -118,12 +119,13 @@ class Places(unittest.TestCase):
         self.assertRegex(done.stdout, r'\A0 default 0/1 127\.0\.0\.1:\d+ sum 1\.0\n\Z')
 
     def test_the_static_form_is_as_under_torchrun(self):
-        for launcher in LAUNCHERS:
+        for launcher in LAUNCHERS if WHOLE else ['ddprun']:
             with self.subTest(launcher):
                 found, port = self.static(launcher)
                 self.assertEqual(found, [f'{rank} {role} {rank % 2}/2 127.0.0.1:{port} sum 4.0'
                                          for rank, role in enumerate(('ps', 'ps', 'trainer', 'trainer'))])
 
+    @whole_only
     def test_the_static_form_starts_again(self):
         found, port = self.static('ddprun', '--max-restarts=1', words=['fail'])
         attempts = [f'{rank} {role} {rank % 2}/2 127.0.0.1:{port} sum 4.0'

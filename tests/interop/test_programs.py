@@ -18,6 +18,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from sample import sample
 from skip import need_torch, skip_program
 
 DDPRUN = os.environ.get('DDPRUN', '')
@@ -96,7 +97,7 @@ class Programs(unittest.TestCase):
                               stderr=subprocess.STDOUT, text=True, errors='replace')
 
     def test_of_pytorch(self):
-        for program in of_torch(site_packages()):
+        for program in sample(of_torch(site_packages()), first=1):
             with self.subTest(program.name):
                 ranks = f'--nproc-per-node={program.ranks}'
                 expected = self.below_torchrun(program, [PYTHON, '-m', 'torch.distributed.run', ranks])

@@ -20,6 +20,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import ROOT, DdprunCase
+from sample import sample
 from skip import need_torch
 
 HERE = Path(__file__).resolve().parent
@@ -149,7 +150,7 @@ class Backend(DdprunCase):
         return job
 
     def test_calls(self):
-        for form, ranks in itertools.product(FORMS, (2, 3)):
+        for form, ranks in sample(itertools.product(FORMS, (2, 3))):
             with self.subTest(form=form, ranks=ranks):
                 self.need(form)
                 job = self.succeed(f'--nproc-per-node={ranks}', PYTHON, HERE / 'torch_collectives.py',
@@ -161,7 +162,7 @@ class Backend(DdprunCase):
     def test_groups_where_the_default_group_is_bound_to_a_device(self):
         if self.version < NEWEST:
             self.skipTest('this PyTorch binds a group to an accelerator only, not to a CPU')
-        for form in FORMS:
+        for form in sample(FORMS):
             with self.subTest(form):
                 self.need(form)
                 job = self.succeed('--nproc-per-node=3', PYTHON, HERE / 'torch_collectives.py', 'cpu:0',
@@ -169,7 +170,7 @@ class Backend(DdprunCase):
                 self.assertEqual(job.out.count('results are right'), 3, job.out)
 
     def test_calls_with_detailed_checks(self):
-        for form in FORMS:
+        for form in sample(FORMS, first=1):
             with self.subTest(form):
                 self.need(form)
                 job = self.succeed('--nproc-per-node=3', PYTHON, HERE / 'torch_collectives.py',
@@ -216,13 +217,13 @@ class Backend(DdprunCase):
         self.assertIn('2 of 2 workers were forked from a process that has imported torch', job.err)
 
     def test_some_of_pytorchs_own_tests(self):
-        """Each starts processes that import much, so these are a few of the list; DDPRUN_TORCH_C10D=1: all."""
+        """Each starts processes that import much."""
         if self.version < NEWEST:
             self.skipTest('this PyTorch has other tests than those listed')
         listed = [line.split()[1:] for line in (HERE / 'torch_c10d.txt').read_text().splitlines()
                   if line.startswith('run ')]
         self.assertGreater(len(listed), 50)
-        for words in listed[::1 if os.environ.get('DDPRUN_TORCH_C10D') else 16]:
+        for words in sample(listed, stride=32):
             with self.subTest(words[-1]):
                 done = subprocess.run([PYTHON, HERE / 'torch_c10d.py', *words], env={**self.env, **environment()},
                                       capture_output=True, text=True, check=False)
@@ -242,7 +243,7 @@ class Backend(DdprunCase):
                 self.assertIn(sentence, done.stderr)
 
     def test_frameworks_train_as_with_gloo(self):
-        for name in ('lightning', 'accelerate', 'transformers', 'deepspeed'):
+        for name in sample(('lightning', 'accelerate', 'transformers', 'deepspeed')):
             with self.subTest(name):
                 if subprocess.run([PYTHON, '-c', f'import {name}'], capture_output=True, check=False).returncode != 0:
                     self.skipTest(f'{name} is not installed for {PYTHON}')
@@ -259,13 +260,13 @@ class Backend(DdprunCase):
         self.assertEqual(job.out.count('unfinished is right'), 2, job.out + job.err)
 
     def test_mistakes(self):
-        for form, case in ((form, case) for form in FORMS for case in MISTAKES_OF[form]):
+        for form, case in sample((form, case) for form in FORMS for case in MISTAKES_OF[form]):
             with self.subTest(form=form, case=case):
                 self.need(form)
                 job = self.succeed('--nproc-per-node=3', PYTHON, HERE / 'torch_mistakes.py', case,
                                    env={'DDPRUN_TORCH_FORM': form})
                 self.assertEqual(job.out.count(f'{case} is right'), 3, job.out + job.err)
-        for form, (case, ranks) in itertools.product(FORMS, (('destroyed', 2), ('alone', 1))):
+        for form, (case, ranks) in sample(itertools.product(FORMS, (('destroyed', 2), ('alone', 1)))):
             with self.subTest(form=form, case=case):
                 self.need(form)
                 self.succeed(f'--nproc-per-node={ranks}', PYTHON, HERE / 'torch_mistakes.py', case,
@@ -287,7 +288,7 @@ class Backend(DdprunCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_death_is_an_exception_that_names_the_rank(self):
-        for form in FORMS:
+        for form in sample(FORMS):
             with self.subTest(form):
                 self.need(form)
                 job = self.run_job('--nproc-per-node=3', PYTHON, HERE / 'torch_mistakes.py', 'death',
@@ -297,7 +298,7 @@ class Backend(DdprunCase):
                 self.assertEqual(sorted(told), ['0', '1'], job.out + job.err)
 
     def test_what_record_saves_is_in_the_report(self):
-        for form in FORMS:
+        for form in sample(FORMS, first=1):
             with self.subTest(form):
                 self.need(form)
                 job = self.run_job('--nproc-per-node=2', self.write('train.py', RECORDED),

@@ -16,4 +16,8 @@ int sample_stride(void);
 /* A loop test of this sample of the numbers from @from on, below @end. */
 void add_sample(TCase *tcase, const TTest *test, int from, int end);
 
+/* The same with a sanitizer, and of all numbers without one: for worlds whose ranks run a sample.
+ */
+void add_worlds(TCase *tcase, const TTest *test, int from, int end);
+
 #endif

@@ -50,6 +50,7 @@ class Machine:
         self.free_before, self.shm_before = self._free(), shm_used()
         self.cpu_before, self.own_before = self._cpu(), own_cpu_s()
         self.memory = self.shm = 0
+        self.at_peak = []
 
     @staticmethod
     def _free():
@@ -59,8 +60,11 @@ class Machine:
     def _cpu():
         return parse_cpu(Path('/proc/stat').read_text())
 
-    def look(self):
-        self.memory = max(self.memory, self.free_before - self._free())
+    def look(self, names):
+        """@names: what runs now."""
+        memory = self.free_before - self._free()
+        if memory > self.memory:
+            self.memory, self.at_peak = memory, list(names)
         self.shm = max(self.shm, shm_used() - self.shm_before)
 
     def report(self):
@@ -69,4 +73,4 @@ class Machine:
         others = max(spent['busy'] - (own_cpu_s() - self.own_before), 0)
         return (f'machine: {os.cpu_count()} processors, {spent["busy"] / total:.0%} busy, {others / total:.0%} with other '
                 f'programs, {spent["stolen"] / total:.0%} taken by the host; at most {self.memory // MIB} MiB of memory and '
-                f'{self.shm // MIB} MiB of /dev/shm more than before')
+                f'{self.shm // MIB} MiB of /dev/shm more than before, beside {", ".join(self.at_peak) or "nothing"}')

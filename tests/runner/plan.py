@@ -27,8 +27,8 @@ CHECK = [
 SECONDS_FILE = Path(__file__).with_name('seconds.txt')
 SECONDS_LEAST = 2  # of tests that are not in it
 
-# seconds: of processor time, in this build. weight: how many of the places for tests it takes; None: all of them.
-Test = namedtuple('Test', 'build name suites command env seconds weight')
+# seconds: of processor time, in this build. wall_s: by the clock, for the order alone. weight: how many of the places for tests it takes; None: all of them.
+Test = namedtuple('Test', 'build name suites command env seconds wall_s weight')
 
 
 class Unknown(Exception):
@@ -48,9 +48,9 @@ def wanted_by(build, suites):
 
 
 def parse_seconds(text):
-    """Seconds by name, from lines "NAME SECONDS"; # begins a comment."""
+    """Seconds of processor time and by the clock by name, from lines "NAME SECONDS SECONDS"; # begins a comment."""
     rows = (line.partition('#')[0].split() for line in text.splitlines())
-    return {row[0]: int(row[1]) for row in rows if row}
+    return {row[0]: (int(row[1]), int(row[2])) for row in rows if row}
 
 
 def tests_of(build):
@@ -61,8 +61,9 @@ def tests_of(build):
             continue
         # PyTorch computes for as long as it starts; most other tests wait more than they compute.
         weight = 2 if 'interop' in suites else 1
-        found.append(Test(build, row['name'], suites, row['cmd'], row['env'],
-                          seconds.get(row['name'], SECONDS_LEAST) * build.slower, weight if row['is_parallel'] else None))
+        cpu_s, wall_s = seconds.get(row['name'], (SECONDS_LEAST, 1))
+        found.append(Test(build, row['name'], suites, row['cmd'], row['env'], max(cpu_s, SECONDS_LEAST) * build.slower,
+                          wall_s * build.slower, weight if row['is_parallel'] else None))
     return found
 
 

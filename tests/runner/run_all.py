@@ -135,7 +135,7 @@ class Places:
 
 def run_all(tests, machine, at_a_time):
     """The outcomes of @tests in the order of their ends; those that were reached if it is interrupted."""
-    waiting = sorted(tests, key=lambda test: -test.seconds)
+    waiting = sorted(tests, key=lambda test: -test.wall_s)
     places, running, outcomes, turns = Places(at_a_time), {}, [], Counter()
     poll = select.poll()
     try:
@@ -144,7 +144,7 @@ def run_all(tests, machine, at_a_time):
             running.update(started)
             for reader in started:
                 poll.register(reader, select.POLLIN)
-            machine.look()
+            machine.look(label(test.test) for test, _ in running.values())
             for reader, _ in poll.poll(LOOK_AT_MACHINE_MS):
                 poll.unregister(reader)
                 ended, weight = running.pop(reader)

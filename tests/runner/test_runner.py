@@ -192,7 +192,7 @@ class CountsTest(unittest.TestCase):
 class PlanTest(unittest.TestCase):
     def setUp(self):
         build = plan.Build('build', [], [], ['check'], 1)
-        self.tests = [plan.Test(build, name, suites, [], {}, 1, 1)
+        self.tests = [plan.Test(build, name, suites, [], {}, 1, 1, 1)
                       for name, suites in (('test_buf', ['unit']), ('test_buffers', ['unit']), ('test_nodes', ['fault']))]
 
     def names(self, *words):
@@ -217,7 +217,8 @@ class PlanTest(unittest.TestCase):
 
 
     def test_seconds_are_read(self):
-        self.assertEqual(plan.parse_seconds('# a comment\ntest_a 12\n\ntest_b 3 # and another\n'), {'test_a': 12, 'test_b': 3})
+        self.assertEqual(plan.parse_seconds('# a comment\ntest_a 12 7\n\ntest_b 3 90 # another\n'),
+                         {'test_a': (12, 7), 'test_b': (3, 90)})
         self.assertGreater(len(plan.parse_seconds(plan.SECONDS_FILE.read_text())), 10)
 
 

@@ -529,15 +529,15 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("direct_op");
     TCase *tcase = tcase_create("direct_op");
-    tcase_add_loop_test(tcase, every_operation_gives_the_same, 2, 9);
-    tcase_add_loop_test(tcase, every_reduction_gives_the_same, 0, 8);
+    add_worlds(tcase, every_operation_gives_the_same, 2, 9);
+    add_worlds(tcase, every_reduction_gives_the_same, 0, 8);
     tcase_add_test(tcase, every_type_is_moved);
-    tcase_add_loop_test(tcase, several_rounds_give_the_same, 2, 6);
+    add_worlds(tcase, several_rounds_give_the_same, 2, 6);
     tcase_add_test(tcase, one_foreign_buffer_is_enough);
     tcase_add_test(tcase, others_take_the_usual_way);
     tcase_add_test(tcase, what_is_outside_is_not_used);
     tcase_add_test(tcase, a_freed_window_is_not_used);
-    tcase_add_loop_test(tcase, windows_that_cannot_be_mapped_are_not_used, 0, 14);
+    add_worlds(tcase, windows_that_cannot_be_mapped_are_not_used, 0, 14);
     tcase_add_test(tcase, a_place_is_used_again);
     tcase_add_test(tcase, ranks_may_have_different_windows);
     tcase_add_test(tcase, sizes_beyond_any_file_are_refused);
