@@ -37,7 +37,7 @@ demo-elastic:
 	@scripts/build --quiet build
 	@scripts/demo-elastic
 
-## test     lint, then each test once: some five minutes; TESTS=name,group for some, FAILED=1 for those that failed last
+## test     lint, then each test once: some four minutes; TESTS=name,group for some, FAILED=1 for those that failed last
 test:
 	@scripts/setup build demo test lint
 	@scripts/test $(chosen)

@@ -372,7 +372,7 @@ static void not_asked_by_all(struct world *world, uint32_t rank, ddp_comm *comm)
     operation.non_finite = rank + 1 < world->nranks ? &non_finite : NULL;
     atomic_fetch_add(world->counter, 1); /* the failure would reach ranks that still join */
     while (atomic_load(world->counter) < world->nranks)
-        poll(NULL, 0, 5);
+        poll(NULL, 0, 20);
     CHECK(ddp_run(comm, &operation, &error) == DDP_E_MISMATCH);
     CHECK(strstr(error.msg, " with a finite check") != NULL);
     CHECK(non_finite == UNSET);

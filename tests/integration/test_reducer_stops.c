@@ -211,10 +211,8 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("reducer_stops");
     TCase *tests = tcase_create("reducer_stops");
-    for (int i = 0; i < CASES; i += sample_stride()) {
-        tcase_add_loop_test(tests, survivors_name_the_rank_that_died, i, i + 1);
-        tcase_add_loop_test(tests, a_rank_that_was_stopped_goes_on, i, i + 1);
-    }
+    add_sample(tests, survivors_name_the_rank_that_died, 0, CASES);
+    add_sample(tests, a_rank_that_was_stopped_goes_on, 0, CASES);
     suite_add_tcase(suite, tests);
     return suite;
 }

@@ -339,7 +339,7 @@ static void after_the_time(struct world *world, uint32_t rank, ddp_comm *comm)
         return;
     }
     while (atomic_load(world->counter) + 1 < world->nranks)
-        poll(NULL, 0, 5);
+        poll(NULL, 0, 20);
     ddp_status status = ddp_run(comm, &operation, &error);
     CHECK(status == DDP_OK || status == DDP_E_TIMEOUT); /* what it needs from the others is there */
     world_expect(ddp_run(comm, &operation, &error), &error, DDP_E_TIMEOUT, "has waited");

@@ -13,11 +13,14 @@ bool sample_is_whole(void);
  * build with a sanitizer, which takes ten times as long. */
 int sample_stride(void);
 
-/* A loop test of this sample of the numbers from @from on, below @end. */
+/* Whether number @place of @count belongs to a sample of one in @most; fewer are left out if @count
+ * is small. */
+bool sample_takes(int place, int count, int most);
+
+/* A loop test of a sample of the numbers from @from on, below @end. */
 void add_sample(TCase *tcase, const TTest *test, int from, int end);
 
-/* The same with a sanitizer, and of all numbers without one: for worlds whose ranks run a sample.
- */
+/* The same for worlds whose ranks run a sample: all of them, and every third with a sanitizer. */
 void add_worlds(TCase *tcase, const TTest *test, int from, int end);
 
 #endif

@@ -43,7 +43,7 @@ void assert_alive(ddp_store *store);
 #define AWAIT_SERVER(condition)                                                   \
     for (struct ddpi_server_stats now = store_thread_stats(server); !(condition); \
          now = store_thread_stats(server))                                        \
-    poll(NULL, 0, 10)
+    poll(NULL, 0, 30)
 
 void await_connections(size_t wanted);
 void await_waits(size_t wanted);

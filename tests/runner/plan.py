@@ -27,7 +27,8 @@ CHECK = [
 SECONDS_FILE = Path(__file__).with_name('seconds.txt')
 SECONDS_LEAST = 2  # of tests that are not in it
 
-# seconds: of processor time, in this build. wall_s: by the clock, for the order alone. weight: how many of the places for tests it takes; None: all of them.
+# seconds: of processor time, in this build. wall_s: by the clock, for the order alone. weight: how many of the places for
+# tests it takes; None: all of them.
 Test = namedtuple('Test', 'build name suites command env seconds wall_s weight')
 
 

@@ -378,7 +378,7 @@ static void count_nothing(void *ctx)
     (void)ctx;
 }
 
-START_TEST(ten_thousand_are_seated_in_a_blink)
+START_TEST(ten_thousand_are_seated)
 {
     enum { MANY = 10000 };
     unsigned told = 0;
@@ -414,7 +414,7 @@ Suite *test_suite(void)
               who_fences_itself_or_leaves_stops_the_generation, failures_consume_the_budget_once,
               an_exit_code_that_stays_unknown_is_1, a_failure_that_is_final_ends_the_job,
               a_lost_node_is_waited_for, too_few_after_one_has_left_ends_the_job,
-              before_the_first_generation_nobody_is_missed, ten_thousand_are_seated_in_a_blink);
+              before_the_first_generation_nobody_is_missed, ten_thousand_are_seated);
     tcase_add_loop_test(tcase, newcomers_join_as_the_policy_says, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;

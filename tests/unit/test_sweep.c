@@ -1,6 +1,6 @@
 /*
  * test_sweep.c - in the sample of a sweep every two values meet, and the whole sweep has every pair
- * once.
+ * once; and what a sample of numbers has.
  */
 #include "check_main.h"
 #include "elements.h"
@@ -68,12 +68,29 @@ START_TEST(the_whole_has_every_pair_once)
 }
 END_TEST
 
+/* What a number of a loop test stands for is often in what is left when it is divided. */
+START_TEST(no_residue_is_left_out_of_a_sample)
+{
+    static const int most[] = {1, 3, 7};
+    for (int count = 1; count < 300; count++)
+        for (int modulus = 2; modulus <= 4; modulus++) {
+            unsigned seen = 0, there = 0;
+            for (int i = 0; i < count; i++) {
+                seen |= (unsigned)sample_takes(i, count, most[_i]) << i % modulus;
+                there |= 1U << i % modulus;
+            }
+            ck_assert_msg(seen == there, "of %d numbers some with residues of %d", count, modulus);
+        }
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("sweep");
     TCase *tcase = tcase_create("sweep");
     tcase_add_loop_test(tcase, every_two_values_meet_in_the_sample, 0, 2);
     tcase_add_loop_test(tcase, the_whole_has_every_pair_once, 0, 2);
+    tcase_add_loop_test(tcase, no_residue_is_left_out_of_a_sample, 0, 3);
     suite_add_tcase(suite, tcase);
     return suite;
 }
