@@ -14,6 +14,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import ROOT, DdprunCase
+from sample import whole_only
 from skip import need_torch
 
 HERE = Path(__file__).resolve().parent
@@ -44,6 +45,7 @@ class Reducer(DdprunCase):
     def test_losses_of_two_ranks(self):
         self.train(2, CASES | {'power_sgd', 'power_sgd_exact'})
 
+    @whole_only
     def test_losses_of_four_ranks(self):
         self.train(4, CASES)
 
