@@ -359,7 +359,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("repeats");
     TCase *tcase = tcase_create("all");
-    add_sample(tcase, results_are_those_of_the_call, 0, 12);
+    add_worlds(tcase, results_are_those_of_the_call, 0, 12);
     add_sample(tcase, only_a_like_call_is_repeated, 0, 8);
     tcase_add_loop_test(tcase, threads_make_the_same_call, 0, 4);
     add_sample(tcase, failures_are_those_of_the_call, 0, 8);

@@ -14,7 +14,7 @@ enum { SANITIZED = false, USUAL_STRIDE = 3 };
 
 /* Of few numbers all are taken, and of not so many every third, so that no residue of what they
  * stand for is left out. */
-enum { FEW = 16, MANY = 64 };
+enum { FEW = 12, MANY = 64 };
 
 bool sample_is_whole(void)
 {
