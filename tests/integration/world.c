@@ -317,8 +317,7 @@ void world_run(struct world *world, rank_body *body)
     world_join(world);
 }
 
-/* Whether @rank, if this process has started it, has ended; whoever waits for it may still do so.
- */
+/* Whether @rank has ended, if this process has started it. It can still be waited for. */
 static bool has_ended(const struct world *world, uint32_t rank)
 {
     siginfo_t end = {0};

@@ -23,7 +23,7 @@ PROBES = Path(os.environ.get('DDPRUN_PROBES', ROOT / 'build' / 'tests' / 'integr
 SANITIZED = os.environ.get('DDPRUN_SANITIZED', '') == '1'
 
 MARK = 'DDPRUN_TEST_MARK'
-TELL_AFTER_S = 60  # what a test waits for is told once it has waited so long, for whoever ends it
+TELL_AFTER_S = 60  # after this time a wait prints once what it waits for: the runner may end the test
 # The caller's own settings must not leak into a job, nor out of an outer launcher.
 FOREIGN = ('PET_', 'TORCH', 'DDPRUN', 'OMP_', 'CUDA_', 'RANK', 'WORLD_SIZE', 'LOCAL_', 'GROUP_',
            'ROLE_', 'MASTER_', 'PYTHON', 'VIRTUAL_ENV', 'SLURM', 'OMPI_', 'PMIX_', 'HOROVOD_', 'LSB_', 'JOB_COMPLETION_')

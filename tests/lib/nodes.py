@@ -25,8 +25,8 @@ from ddprund_run import DDPRUND, DdprundCase
 
 UNREACHABLE, TRY_AGAIN, CRASH_LOOP = 69, 75, 93
 # Seconds, the same for all nodes of a job. Nobody is lost by the long one but who died with something unread, of which
-# its kernel tells by a reset. A job in which nothing else tells that a node is lost has the short one: no machine is
-# so busy that it keeps a node that lives from saying a word for so long.
+# its kernel tells by a reset. A job in which nothing else tells that a node is lost has the short one. A node that
+# lives says a word many times within it, on a busy machine too.
 LEASE, SHORT_LEASE = 60, 8
 
 Record = namedtuple('Record', 'generation rank world node master pid start alive')

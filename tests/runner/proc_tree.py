@@ -97,4 +97,4 @@ def send(pid, number):
     try:
         os.kill(pid, number)
     except OSError:
-        pass  # it has ended, or is somebody else's
+        pass  # it has ended, or belongs to another user
