@@ -4,6 +4,7 @@
 
 PREFIX ?= /usr/local
 WHEELS ?= build/wheel
+PIP_OPTIONS ?=
 
 TESTS ?=
 FAILED ?=
@@ -68,7 +69,7 @@ bench:
 ## wheel    build the Python wheel, with launcher, libraries and package, into build/wheel/ (docs/python.md)
 wheel:
 	@scripts/setup build wheel
-	python3 -m pip wheel --no-deps --wheel-dir "$(WHEELS)" ./python
+	python3 -m pip wheel --no-deps --wheel-dir "$(WHEELS)" $(PIP_OPTIONS) ./python
 
 ## deb      build the Debian packages into build/deb/, and check them with lintian
 deb:
