@@ -14,8 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FLAGS = ['-std=gnu17', '-D_GNU_SOURCE', '-O2', '-g', '-fPIC', '-pthread', '-Wall',
-         '-ftrivial-auto-var-init=zero']
+FLAGS = ['-std=gnu17', '-D_GNU_SOURCE', '-g', '-fPIC', '-pthread', '-Wall', '-ftrivial-auto-var-init=zero']
 LIMIT_S = 150  # of one compiler
 OLDEST_ARCH = 'compute_75'  # of which machine code is made, as in the ordinary build
 
@@ -57,10 +56,10 @@ def rooms(folder):
 
 
 class Build:
-    """Everything below @out; @arch is such as "90"."""
+    """Everything below @out; @arch is such as "90". @with_driver: with the driver of tests/cuda, and quick to compile."""
 
-    def __init__(self, out, arch):
-        self.out, self.arch = Path(out), arch
+    def __init__(self, out, arch, with_driver):
+        self.out, self.arch, self.with_driver = Path(out), arch, with_driver
         self.cc = find('cc', 'gcc', 'clang')
         self.made = self.out / 'made'  # sources that are made
         self.bin = self.out / 'bin'
@@ -71,7 +70,7 @@ class Build:
                    'rendezvous/include', 'tls', 'tests/gpu/plain', *rooms('worker'), 'worker/include',
                    'cmd/common', 'cmd/perf/collectives', 'tests/lib', 'tests/gpu', 'tests/gpu/check',
                    'tests/integration', 'tests/cuda']
-        self.flags = FLAGS + [f'-I{ROOT / folder}' for folder in folders] + [f'-I{self.made}']
+        self.flags = FLAGS + ['-O1' if with_driver else '-O2', *[f'-I{ROOT / folder}' for folder in folders], f'-I{self.made}']
         if 'unrecognized' in subprocess.run(
                 [self.cc, '-ftrivial-auto-var-init=zero', '-E', '-x', 'c', '/dev/null'],
                 capture_output=True, text=True, check=False).stderr:
@@ -100,7 +99,7 @@ class Build:
         source = Path(source)
         name = str(source.relative_to(self.made if self.made in source.parents else ROOT))
         target = self.out / (name.replace('/', '-') + '.o')
-        extra = ['-O3', '-ffp-contract=off'] if source.parent.name == 'reduce' else []
+        extra = ['-ffp-contract=off'] + ([] if self.with_driver else ['-O3']) if source.parent.name == 'reduce' else []
         if source == ROOT / 'worker/api/version.c':
             parts = zip(('MAJOR', 'MINOR', 'PATCH'), project_version().split('.'))
             extra = [f'-DDDPI_VERSION="{project_version()}"',
@@ -121,7 +120,7 @@ class Build:
     def link(self, name, objects, *flags):
         run([self.cc, '-pthread', '-o', self.bin / name, *objects, *flags, '-ldl', '-lm'])
 
-    def everything(self, with_driver):
+    def everything(self):
         """Returns the names of the test programs. One that cannot be built is in @failed, and does
         not keep the others from it."""
         with concurrent.futures.ThreadPoolExecutor(1) as beside:
@@ -143,7 +142,7 @@ class Build:
                        ROOT / 'tests/lib/sweep.c',
                        *sources('tests/integration', 'rig*.c')]
             check = [ROOT / 'tests/gpu/check/check.c']
-            driver = sources('tests/cuda', but=['fixture.c', 'old_driver.c']) if with_driver else []
+            driver = sources('tests/cuda', but=['fixture.c', 'old_driver.c']) if self.with_driver else []
             driver = [path for path in driver if not path.name.startswith('test_')]
             objects = self.compile_all([*library, *perf, *device, *alone, *tests, *helpers, *check,
                                         *driver])
@@ -164,7 +163,7 @@ class Build:
                 self.link(test.stem, of([test, *helpers, *check]) + common)
             except BuildError as error:
                 self.failed[test.stem] = str(error)
-        if with_driver:
+        if self.with_driver:
             reduce = [path for path in library if path.parent.name == 'reduce']
             self.link('libcuda.so.1', of(driver + base + reduce + [ROOT / 'worker/cuda/driver/driver.c']),
                       '-shared', '-Wl,-soname,libcuda.so.1', '-Wl,-z,nodelete',
