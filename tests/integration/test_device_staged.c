@@ -385,6 +385,8 @@ static void reduce_many(struct world *world, uint32_t rank, ddp_comm *comm)
     struct rig rig;
     rig_open(&rig, world, rank, comm);
     for (unsigned i = 0; i < 4; i++) {
+        if ((i % 2 + i / 2 + world->stage) % 2 != 0 && !sample_is_whole())
+            continue; /* two worlds of a kind have all four */
         struct problem of = {.dtype = i % 2 == 0 ? DDP_COMPLEX64 : DDP_UINT8,
                              .op = DDP_PRODUCT,
                              .count = MANY + i,
@@ -400,6 +402,7 @@ static void reduce_many(struct world *world, uint32_t rank, ddp_comm *comm)
 START_TEST(slices_keep_the_order_of_ranks)
 {
     struct world world = {.nranks = 3,
+                          .stage = (uint32_t)(_i % 2 + _i / 2),
                           .algorithm = _i % 2 == 0 ? DDP_ALGORITHM_RING : DDP_ALGORITHM_DIRECT,
                           .tcp = _i / 2 != 0};
     world_open(&world);
