@@ -645,8 +645,8 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, a_slow_rank_is_waited_for, 0, 2);
     tcase_add_loop_test(tcase, a_rank_that_leaves_is_named, 0, 2);
     add_sample(tcase, leaving_after_the_last_operation_hurts_nobody, 0, 2 * CALLS);
-    add_sample(tcase, a_mismatch_names_both_calls, 0, 2 * (DEVIATIONS - 1));
-    add_sample(tcase, a_mismatch_between_nodes_names_both_calls, 0, 3 * (DEVIATIONS - 2));
+    add_worlds(tcase, a_mismatch_names_both_calls, 0, 2 * (DEVIATIONS - 1));
+    add_worlds(tcase, a_mismatch_between_nodes_names_both_calls, 0, 3 * (DEVIATIONS - 2));
     tcase_add_loop_test(tcase, tables_that_differ_are_a_mismatch, 0,
                         sizeof tables / sizeof *tables);
     tcase_add_loop_test(tcase, abort_reaches_all_ranks, 0, 6);

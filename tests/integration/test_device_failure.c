@@ -707,7 +707,7 @@ Suite *test_suite(void)
     tcase_add_test(failures, a_rank_leaves);
     suite_add_tcase(suite, failures);
     TCase *refusals = tcase_create("refusals");
-    add_sample(refusals, the_driver_refuses_a_call, 0, FUNCTIONS);
+    add_worlds(refusals, the_driver_refuses_a_call, 0, FUNCTIONS);
     suite_add_tcase(suite, refusals);
     return suite;
 }

@@ -483,7 +483,7 @@ Suite *test_suite(void)
     add_sample(tcase, lists_are_reduced_as_one_array, 0, WORLDS);
     tcase_add_loop_test(tcase, lists_in_windows_are_too, 0, 4);
     add_sample(tcase, lists_are_broadcast, 0, WORLDS);
-    add_sample(tcase, lists_that_differ_are_named, 0, 2 * DIFFERENCES);
+    add_worlds(tcase, lists_that_differ_are_named, 0, 2 * DIFFERENCES);
     tcase_add_loop_test(tcase, a_list_of_one_buffer_is_the_call_without_a_list, 0, 2);
     tcase_add_loop_test(tcase, an_abort_ends_a_list, 0, 2);
     tcase_add_loop_test(tcase, a_list_has_a_deadline, 0, 2);

@@ -75,8 +75,8 @@ static void go_on(struct world *world, uint32_t rank, ddp_comm *comm)
 /* Worlds of 3 to 8, over both transports, each rank between the two in turn. */
 START_TEST(two_that_die_at_once_are_named)
 {
-    uint32_t nranks = SMALLEST + (uint32_t)_i % SIZES;
-    for (uint32_t turn = 0; turn < nranks; turn += (uint32_t)sample_stride()) {
+    uint32_t nranks = SMALLEST + (uint32_t)_i % SIZES, stride = (uint32_t)sample_stride();
+    for (uint32_t turn = (uint32_t)_i % stride % nranks; turn < nranks; turn += stride) {
         struct world world = {
             .nranks = nranks, .tcp = _i >= SIZES, .timeout_ms = LONG_MS, .stage = turn};
         world_open(&world);

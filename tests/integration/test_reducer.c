@@ -475,7 +475,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("reducer");
     TCase *tests = tcase_create("reducer");
-    add_sample(tests, averages_of_two_ranks, 0, PLANS);
+    add_worlds(tests, averages_of_two_ranks, 0, PLANS);
     add_sample(tests, averages_of_four_ranks_between_machines, 0, PLANS);
     tcase_add_test(tests, averages_of_one_and_three_ranks);
     tcase_add_test(tests, buckets_follow_the_order_of_rank_0);

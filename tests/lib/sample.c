@@ -32,6 +32,7 @@ int sample_stride(void)
 bool sample_takes(int place, int count, int most)
 {
     int stride = count < FEW ? 1 : count < MANY && most > 3 ? 3 : most;
+    place = SANITIZED ? count - 1 - place : place; /* residues stay as many */
     return place % stride == place / stride * ((stride + 1) / 2) % stride;
 }
 

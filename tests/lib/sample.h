@@ -14,13 +14,14 @@ bool sample_is_whole(void);
 int sample_stride(void);
 
 /* Whether number @place of @count belongs to a sample of one in @most; fewer are left out if @count
- * is small. */
+ * is small. Builds with a sanitizer take others than the ordinary build. */
 bool sample_takes(int place, int count, int most);
 
-/* A loop test of a sample of the numbers from @from on, below @end. */
+/* A loop test of a sample of the numbers from @from on, below @end: of many like cases. */
 void add_sample(TCase *tcase, const TTest *test, int from, int end);
 
-/* The same for worlds whose ranks run a sample: all of them, and every third with a sanitizer. */
+/* The same for cases of which each tests something else, as worlds do whose ranks run a sample: all
+ * of them, and every third with a sanitizer. */
 void add_worlds(TCase *tcase, const TTest *test, int from, int end);
 
 #endif

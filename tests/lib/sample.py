@@ -1,4 +1,4 @@
-"""sample.py - which of many like cases a test runs: all with DDPRUN_TEST_WHOLE=1, as in sample.h."""
+"""sample.py - which of many like cases a test runs: all with DDPRUN_TEST_WHOLE=1, else one in so many."""
 
 import os
 import unittest
