@@ -47,8 +47,8 @@ def count_test(code, output):
     if unittest:
         return count_unittest(*unittest, code == 0)
     summary = last(CHECK_SUMMARY, output)
-    if not summary:
-        return count(passed=1) if code == 0 else count(failed=1)
+    if not summary:  # one that says nothing at all has not even begun
+        return count(passed=1) if code == 0 and output.strip() else count(failed=1)
     cases, failures, errors = map(int, summary)
     failed = failures + errors
     skipped = min(len(CASE_SKIP.findall(output)), cases - failed)
@@ -56,9 +56,12 @@ def count_test(code, output):
     return count(cases - failed - skipped, failed if code == 0 else max(failed, 1), skipped)
 
 
-def count_lint(output):
+def count_lint(code, output):
     summary = LINT_SUMMARY.search(output)
-    return count(*map(int, summary.groups())) if summary else count(failed=1)
+    counted = count(*map(int, summary.groups())) if summary else count()
+    if code != 0:
+        counted['failed'] = max(counted['failed'], 1)
+    return counted if summary or code != 0 else count(failed=1)
 
 
 def skip_reasons(code, output):
@@ -69,6 +72,6 @@ def skip_reasons(code, output):
 
 
 def failure_lines(output):
-    """The lines of @output that name what failed, or its last ones."""
-    lines = FAILURE_LINE.findall(output)[:LINES_SHOWN] or output.splitlines()[-LINES_SHOWN:]
+    """The last lines of @output that name what failed, or its last ones: warnings and expected errors come before."""
+    lines = (FAILURE_LINE.findall(output) or output.splitlines())[-LINES_SHOWN:]
     return [line.strip()[:240] for line in lines]

@@ -63,8 +63,8 @@ def tests_of(build):
         # PyTorch computes for as long as it starts; most other tests wait more than they compute.
         weight = 2 if 'interop' in suites else 1
         cpu_s, wall_s = seconds.get(row['name'], (SECONDS_LEAST, 1))
-        found.append(Test(build, row['name'], suites, row['cmd'], row['env'], max(cpu_s, SECONDS_LEAST) * build.slower,
-                          wall_s * build.slower, weight if row['is_parallel'] else None))
+        found.append(Test(build, row['name'], suites, row['cmd'], row['env'], cpu_s * build.slower, wall_s * build.slower,
+                          weight if row['is_parallel'] else None))
     return found
 
 
@@ -99,18 +99,19 @@ def means(word, name, suites, labelled):
     return word in suites or fnmatch.fnmatch(name, word) or fnmatch.fnmatch(labelled, word)
 
 
-def is_for_check(word):
-    """Whether `make check` has a test that the word means, where `make test` has none."""
+def is_in_ordinary_build(word):
+    """Whether the ordinary build has a test that the word means, whichever command runs it."""
     build = TEST[0]
     return any(means(word, row['name'], suites_of(row), f'{build.dir}:{row["name"]}') for row in introspect(build, 'tests'))
 
 
-def choose(tests, words):
-    """Those of @tests that one of @words means."""
+def choose(tests, words, for_check):
+    """Those of @tests that one of @words means. @for_check: they are those of `make check`."""
     for word in words:
         if not any(means(word, test.name, test.suites, label(test)) for test in tests):
-            if is_for_check(word):
-                raise Unknown(f'"{word}" is not among the tests of `make test`: use make check TESTS={word}')
+            if is_in_ordinary_build(word):
+                here, there = ('check', 'test') if for_check else ('test', 'check')
+                raise Unknown(f'"{word}" is not among the tests of `make {here}`: use make {there} TESTS={word}')
             groups = sorted({suite for test in tests for suite in test.suites})
             raise Unknown(f'no test and no group is called "{word}"; groups are {", ".join(groups)}, and --list shows the tests')
     return [test for test in tests if any(means(word, test.name, test.suites, label(test)) for word in words)]

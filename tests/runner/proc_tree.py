@@ -77,6 +77,8 @@ def stack(pid):
                               text=True, errors='replace', timeout=STACK_S)
     except subprocess.TimeoutExpired:
         return f'{tool} has not looked into it within {STACK_S} s\n'
+    if done.returncode != 0 and read('sys', 'kernel/yama/ptrace_scope') not in ('', '0'):
+        return f'{done.stdout}a user may not look into it here: sysctl kernel.yama.ptrace_scope=0 permits it\n'
     return ''.join(f'{line}\n' for line in done.stdout.splitlines() if not line.startswith(('[New', 'warning:')))
 
 

@@ -15,6 +15,7 @@ from plan import ROOT, label
 LOOK_AT_MACHINE_MS = 250
 CPU_LIMIT = 10  # times what the table says
 CPU_LIMIT_LEAST_S = 60  # for a test that takes little, on a machine that is slow
+CPU_LIMIT_WHOLE = 10  # times as much if a test that has seconds of a sample runs all its cases
 HEAD_SHOWN, TAIL_SHOWN = 64 << 10, 4 << 20  # bytes of a log that is longer
 
 # code is None if the test was ended, for the reason `ended`. lines: those that name what failed.
@@ -42,9 +43,15 @@ def command_of(test):
     return [program, '-X', 'faulthandler', *words] if 'python' in os.path.basename(program) else test.command
 
 
+def cpu_limit(test):
+    whole = CPU_LIMIT_WHOLE if os.environ.get('DDPRUN_TEST_WHOLE') == '1' else 1
+    return max(test.seconds * CPU_LIMIT, CPU_LIMIT_LEAST_S * test.build.slower) * whole
+
+
 def by_hand(test, env):
-    """The command that repeats it."""
-    settings = [f'{name}={value}' for name, value in env.items()]
+    """The command that repeats it, with what the caller's environment says to tests and sanitizers."""
+    said = {name: value for name, value in os.environ.items() if name in env or name.startswith('DDP')}
+    settings = [f'{name}={value}' for name, value in {**env, **said, **test.env}.items()]
     return f'cd {shlex.quote(str(ROOT / test.build.dir))} && {shlex.join(["env", *settings, *command_of(test)])}'
 
 
@@ -55,11 +62,13 @@ class Running:
         name = test.name if turn == 1 else f'{test.name}.{turn}'
         self.test, self.log = test, ROOT / test.build.dir / 'test-logs' / f'{name}.log'
         self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.log.unlink(missing_ok=True)
         added = environment(test)
         self.by_hand = by_hand(test, added)
-        limit_s = max(test.seconds * CPU_LIMIT, CPU_LIMIT_LEAST_S * test.build.slower)
-        self.pid, self.reader = watched.start(command_of(test), {**added, **os.environ, **test.env}, ROOT / test.build.dir,
-                                              self.log, limit_s)
+        # Check's variables choose cases and silence it.
+        callers = {name: value for name, value in os.environ.items() if not name.startswith('CK_')}
+        self.pid, self.reader = watched.start(command_of(test), {**added, **callers, **test.env}, ROOT / test.build.dir,
+                                              self.log, cpu_limit(test))
 
     def outcome(self):
         found = watched.result(self.pid, self.reader)
@@ -91,14 +100,21 @@ def read_log(log):
                 text += f'\n[... {size - HEAD_SHOWN - TAIL_SHOWN} bytes ...]\n'.encode()
             text += file.read()
             return text.decode(errors='replace')
-    except OSError as error:
-        return f'{error}\n'
+    except OSError:
+        return ''
 
 
 def cause(code, ended):
     if ended:
         return f'it {ended}'
-    return f'killed by {signal.Signals(-code).name}' if code < 0 else f'exit status {code}'
+    return f'killed by {signal_name(-code)}' if code < 0 else f'exit status {code}'
+
+
+def signal_name(number):
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f'signal {number}'
 
 
 def verdict(outcome):

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """test_runner.py - the runner ends what hangs and nothing else, counts what a test used, and reads what it said."""
 
+import argparse
+import importlib.machinery
+import importlib.util
 import os
 import select
 import signal
@@ -14,6 +17,7 @@ import counts
 import machine
 import plan
 import proc_tree
+import run_all
 import watched
 
 CHECK_OUTPUT = """Running suite(s): parse
@@ -157,7 +161,7 @@ class WatchedTest(unittest.TestCase):
     def test_one_that_runs_in_circles_is_ended(self):
         self.set_looks(10000, 0.1)
         result = self.run_python('while True: pass', limit_s=0.3)
-        self.assertEqual(result['ended'], 'used more than 0.3 s of processor time, ten times what it is known to use')
+        self.assertRegex(result['ended'], '^used more than 0.3 s of processor time: ten times what')
 
 
 class CountsTest(unittest.TestCase):
@@ -181,6 +185,15 @@ class CountsTest(unittest.TestCase):
         self.assertEqual(counts.skip_reasons(0, output), ['no IPv6'])
         self.assertEqual(counts.skip_reasons(77, 'looking\nthere is no PyTorch\n'), ['there is no PyTorch'])
 
+    def test_a_program_that_says_nothing_has_failed(self):
+        self.assertEqual(counts.count_test(0, 'ok\n'), counts.count(passed=1))
+        self.assertEqual(counts.count_test(0, ''), counts.count(failed=1))
+
+    def test_lint_without_a_sum_has_failed(self):
+        self.assertEqual(counts.count_lint(0, 'lint: 12 passed, 0 failed, 1 skipped\n'), counts.count(passed=12, skipped=1))
+        self.assertEqual(counts.count_lint(0, 'killed'), counts.count(failed=1))
+        self.assertEqual(counts.count_lint(1, 'lint: 12 passed, 0 failed, 0 skipped\n')['failed'], 1)
+
     def test_the_last_summary_counts(self):
         nested = 'Ran 1 test in 0.1s\n\nFAILED (failures=1)\n' + 'Ran 2 tests in 0.1s\n\nOK (expected failures=1)\n'
         self.assertEqual(counts.count_test(0, nested), counts.count(passed=2))
@@ -196,7 +209,7 @@ class PlanTest(unittest.TestCase):
                       for name, suites in (('test_buf', ['unit']), ('test_buffers', ['unit']), ('test_nodes', ['fault']))]
 
     def names(self, *words):
-        return [test.name for test in plan.choose(self.tests, words)]
+        return [test.name for test in plan.choose(self.tests, words, for_check=False)]
 
     def test_names_groups_and_patterns_choose(self):
         self.assertEqual(self.names('test_buf'), ['test_buf'])
@@ -214,12 +227,63 @@ class PlanTest(unittest.TestCase):
         with unittest.mock.patch.object(plan, 'introspect', lambda *_: rows), \
                 self.assertRaisesRegex(plan.Unknown, 'make check TESTS=interop'):
             self.names('interop')
-
+        with unittest.mock.patch.object(plan, 'introspect', lambda *_: [{'name': 'test_lint', 'suite': ['lint']}]), \
+                self.assertRaisesRegex(plan.Unknown, 'make test TESTS=test_lint'):
+            plan.choose(self.tests, ['test_lint'], for_check=True)
 
     def test_seconds_are_read(self):
         self.assertEqual(plan.parse_seconds('# a comment\ntest_a 12 7\n\ntest_b 3 90 # another\n'),
                          {'test_a': (12, 7), 'test_b': (3, 90)})
         self.assertGreater(len(plan.parse_seconds(plan.SECONDS_FILE.read_text())), 10)
+
+
+class CommandTest(unittest.TestCase):
+    """The functions of scripts/test."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        loader = importlib.machinery.SourceFileLoader('command', str(plan.ROOT / 'scripts/test'))
+        self.command = importlib.util.module_from_spec(importlib.util.spec_from_loader('command', loader))
+        loader.exec_module(self.command)
+        self.command.LAST_FAILED = self.folder / 'failed-tests'
+
+    def outcome(self, name, failed):
+        test = plan.Test(plan.TEST[0], name, [], [], {}, 1, 1, 1)
+        return run_all.Outcome(test, 0, None, 1, 1, counts.count(failed=failed), [], [], self.folder / 'log')
+
+    def test_a_failure_is_remembered_until_it_passes_or_is_gone(self):
+        for outcomes, gone, remembered in (([('test_a', 1), ('test_b', 1), ('test_c', 0)], [], ['build:test_a', 'build:test_b']),
+                                           ([], [], ['build:test_a', 'build:test_b']),
+                                           ([('test_a', 0)], [], ['build:test_b']),
+                                           ([('test_d', 1)], ['build:test_b'], ['build:test_d'])):
+            self.command.remember([self.outcome(*one) for one in outcomes], gone)
+            self.assertEqual(self.command.last_failed(), remembered)
+
+    def test_a_build_that_is_not_there_is_an_error(self):
+        args = argparse.Namespace(check=False, failed=False, names=['build-tsan:test_requests'])
+        with self.assertRaisesRegex(plan.Unknown, 'make test has no such build; those of make check are build, '):
+            self.command.builds_for(args)
+        args.check = True
+        self.assertEqual([build.dir for build in self.command.builds_for(args)], ['build-tsan'])
+
+    def test_sums_of_calls_add_up(self):
+        path = self.folder / 'sum.json'
+        with unittest.mock.patch.dict(os.environ, TEST_SUM=str(path)), unittest.mock.patch('builtins.print'):
+            for passed in (2, 5):
+                total, failures = counts.count(passed=2 if passed == 2 else 3, failed=1), ['failed: test_a']
+                self.command.add_up(total, failures)
+                self.assertEqual(total['passed'], passed)
+            self.assertEqual((total['failed'], failures), (2, ['failed: test_a'] * 2))
+            path.write_text('{')
+            self.command.add_up(total, failures)
+        self.assertEqual(total['failed'], 3)
+        self.assertIn('cannot add to TEST_SUM=', failures[-1])
+
+    def test_any_signal_has_a_name(self):
+        self.assertEqual(run_all.cause(-9, None), 'killed by SIGKILL')
+        self.assertEqual(run_all.cause(-40, None), 'killed by signal 40')
 
 
 class MachineTest(unittest.TestCase):

@@ -26,6 +26,7 @@ LOOK_EVERY_S = 5
 IDLE_LOOKS, IDLE_CPU_S = 24, 1.0  # two minutes
 ABORT_S = 5  # for a Python process to write its stack
 END_ROUNDS, END_ROUND_S = 100, 0.1
+STOPS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 WORKING, HANGS, CIRCLES = 'working', 'hangs', 'runs in circles'
 
 
@@ -95,11 +96,17 @@ def end_all(child=None):
     return descendants(os.getpid())
 
 
+def can_be_read(descriptor, seconds):
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return poll.poll(max(0, seconds) * 1000) != []
+
+
 def wait_for(child, died, progress, log):
     """Waits until the command has ended; what it did instead, if it does not."""
     look_at = time.monotonic() + LOOK_EVERY_S
     while True:
-        if select.select([died], [], [], max(0, look_at - time.monotonic()))[0]:
+        if can_be_read(died, look_at - time.monotonic()):
             os.read(died, 4096)
         reap(child)
         if child.returncode is not None:
@@ -115,10 +122,10 @@ def wait_for(child, died, progress, log):
 def explain(verdict, progress, log):
     """Writes to the log why the command is ended and where its processes are. Python tells its own stacks on SIGABRT."""
     why = {HANGS: f'used less than {IDLE_CPU_S:g} s of processor time in {IDLE_LOOKS * LOOK_EVERY_S:g} s, and wrote nothing',
-           CIRCLES: f'used more than {progress.limit_s:g} s of processor time, ten times what it is known to use'}[verdict]
-    running = descendants(os.getpid())
-    write(log, f'\nended: it {why}. Its processes:\n{stacks(running)}')
-    for process in running:
+           CIRCLES: f'used more than {progress.limit_s:g} s of processor time: ten times what tests/runner/seconds.txt says, '
+                    'and at least a minute'}[verdict]
+    write(log, f'\nended: it {why}. Its processes:\n{stacks(descendants(os.getpid()))}')
+    for process in descendants(os.getpid()):
         if process.name.startswith('python'):
             ask_python(process.pid)
     return why
@@ -138,12 +145,15 @@ def ask_python(pid):
     except OSError:
         return
     try:
-        resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+        # The number may have been another's since it was looked up.
+        if any(process.pid == pid for process in descendants(os.getpid())):
+            resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+            signal.pidfd_send_signal(pidfd, signal.SIGABRT)
+            can_be_read(pidfd, ABORT_S)
     except OSError:
-        pass
-    send(pid, signal.SIGABRT)
-    select.select([pidfd], [], [], ABORT_S)
-    os.close(pidfd)
+        pass  # it has ended, or belongs to another user
+    finally:
+        os.close(pidfd)
 
 
 def run(command, env, folder, log, limit_s):
@@ -157,8 +167,8 @@ def run(command, env, folder, log, limit_s):
     why = explain(verdict, progress, log) if verdict else None
     wall_s = time.monotonic() - begin
     stays = end_all(child)
-    if stays:
-        write(log, f'\ncould not be killed: {name_all(stays)}\n')
+    if stays and not why:
+        why = f'left processes that cannot be killed: {name_all(stays)}'
     return {'code': None if why else child.returncode, 'ended': why, 'wall_s': wall_s, 'cpu_s': used_s()}
 
 
@@ -169,13 +179,24 @@ def stop(*_):
 def start(command, env, folder, log_path, limit_s):
     """Forks the process that watches the command. Returns its pid and a descriptor from which result() reads."""
     reader, writer = os.pipe()
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     parent, pid = os.getpid(), os.fork()
     if pid:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         os.close(writer)
         return pid, reader
     try:
-        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
-            signal.signal(number, stop)
+        watch(parent, writer, command, env, folder, log_path, limit_s)
+    finally:
+        os._exit(0)
+
+
+def watch(parent, writer, command, env, folder, log_path, limit_s):
+    """In the process that start() forked."""
+    for number in STOPS:  # a command must not inherit that the runner ignores one
+        signal.signal(number, stop if signal.getsignal(number) != signal.SIG_IGN else lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
+    try:
         adopt_orphans().prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
         if os.getppid() != parent:
             stop()
@@ -185,8 +206,9 @@ def start(command, env, folder, log_path, limit_s):
         except Exception:
             write(log, traceback.format_exc())
     finally:
+        for number in STOPS:
+            signal.signal(number, signal.SIG_IGN)
         end_all()
-        os._exit(0)
 
 
 def result(pid, reader):
