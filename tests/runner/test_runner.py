@@ -271,10 +271,10 @@ class CommandTest(unittest.TestCase):
     def test_sums_of_calls_add_up(self):
         path = self.folder / 'sum.json'
         with unittest.mock.patch.dict(os.environ, TEST_SUM=str(path)), unittest.mock.patch('builtins.print'):
-            for passed in (2, 5):
-                total, failures = counts.count(passed=2 if passed == 2 else 3, failed=1), ['failed: test_a']
+            for passed, passed_in_all in ((2, 2), (3, 5)):
+                total, failures = counts.count(passed=passed, failed=1), ['failed: test_a']
                 self.command.add_up(total, failures)
-                self.assertEqual(total['passed'], passed)
+                self.assertEqual(total['passed'], passed_in_all)
             self.assertEqual((total['failed'], failures), (2, ['failed: test_a'] * 2))
             path.write_text('{')
             self.command.add_up(total, failures)

@@ -167,8 +167,8 @@ def run(command, env, folder, log, limit_s):
     why = explain(verdict, progress, log) if verdict else None
     wall_s = time.monotonic() - begin
     stays = end_all(child)
-    if stays and not why:
-        why = f'left processes that cannot be killed: {name_all(stays)}'
+    if stays:
+        why = f'{f"{why}, and it " if why else ""}left processes that cannot be killed: {name_all(stays)}'
     return {'code': None if why else child.returncode, 'ended': why, 'wall_s': wall_s, 'cpu_s': used_s()}
 
 
