@@ -14,7 +14,7 @@ bool sample_is_whole(void);
 int sample_stride(void);
 
 /* Whether number @place of @count belongs to a sample of one in @most; fewer are left out if @count
- * is small. Builds with a sanitizer take others than the ordinary build. */
+ * is small. A build with a sanitizer counts from the end, and so takes others for the most part. */
 bool sample_takes(int place, int count, int most);
 
 /* A loop test of a sample of the numbers from @from on, below @end: of many like cases. */
