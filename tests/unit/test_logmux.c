@@ -395,14 +395,14 @@ START_TEST(a_line_of_ten_megabytes_stays_one)
 END_TEST
 
 /* Numbered lines of 16 bytes, with the prefix in front: @text without, *@ret_shown with. */
-static char *number_lines(size_t lines, char **ret_shown)
+static char *number_lines(uint32_t lines, char **ret_shown)
 {
     char *text = malloc(lines * 16 + 1), *with = malloc(lines * 20 + 1);
     ck_assert_ptr_nonnull(text);
     ck_assert_ptr_nonnull(with);
-    for (size_t i = 0; i < lines; i++) {
-        snprintf(text + i * 16, 17, "%015zu\n", i);
-        snprintf(with + i * 20, 21, "[0]:%015zu\n", i);
+    for (uint32_t i = 0; i < lines; i++) {
+        snprintf(text + i * 16, 17, "%015u\n", i);
+        snprintf(with + i * 20, 21, "[0]:%015u\n", i);
     }
     *ret_shown = with;
     return text;
