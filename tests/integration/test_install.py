@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """test_install.py - installs as README.md says, then builds and runs the worker of docs/collectives.md, word for word.
 
-A copy of the sources is built, as a build's prefix is its own, without optimisation, which takes the time and
-changes no name or place; the worker is compiled in a bare folder.
+That is done in a copy of the sources and of the build that this test is part of, as a prefix is kept there; the worker is
+compiled in a bare folder.
 """
 
 import os
@@ -18,11 +18,16 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import ROOT, clean_environment
 
+BUILD = ROOT / 'build'
+OF_MESON = r'\.ninja_.*|build\.ninja|given-options|meson-.*'  # beside the folders that are named as those of the sources
 
 
-def not_sources(folder, names):
-    return [name for name in names if name in ('.git', '__pycache__') or
-            Path(folder) == ROOT and (name == 'build' or name.startswith('build-'))]
+def not_needed(folder, names):
+    """What other tests write meanwhile, too."""
+    if Path(folder) == BUILD:
+        return [name for name in names if not (ROOT / name).exists() and not re.fullmatch(OF_MESON, name)]
+    unneeded = {ROOT: r'\.git|build-.*', BUILD / 'tests/gpu': 'run'}
+    return [name for name in names if re.fullmatch(unneeded.get(Path(folder), '__pycache__'), name)]
 
 
 def commands(document):
@@ -39,14 +44,13 @@ def only(lines, beginning):
 class Install(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = Path(tempfile.mkdtemp(prefix='ddprun_install_'))
+        cls.folder = Path(tempfile.mkdtemp(prefix='install_', dir=BUILD))
         cls.addClassCleanup(shutil.rmtree, cls.folder)
         cls.sources = cls.folder / 'sources'
-        shutil.copytree(ROOT, cls.sources, symlinks=True, ignore=not_sources)
+        shutil.copytree(ROOT, cls.sources, symlinks=True, ignore=not_needed)
         cls.env = clean_environment()
         for name in ('DESTDIR', 'MAKEFLAGS', 'MAKELEVEL', 'PKG_CONFIG_PATH', 'LD_LIBRARY_PATH'):
             cls.env.pop(name, None)
-        cls.run_in(cls.sources, 'scripts/build --quiet build -Dtests=disabled -Dcuda=disabled -Dbuildtype=plain')
         readme, guide = ((ROOT / name).read_text() for name in ('README.md', 'docs/collectives.md'))
         cls.program = re.search(r'^```c\n(.*?)^```', guide, re.MULTILINE | re.DOTALL).group(1)
         cls.install_it = only(commands(readme), 'make install')
