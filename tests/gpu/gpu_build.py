@@ -70,7 +70,7 @@ class Build:
                    'rendezvous/include', 'tls', 'tests/gpu/plain', *rooms('worker'), 'worker/include',
                    'cmd/common', 'cmd/perf/collectives', 'tests/lib', 'tests/gpu', 'tests/gpu/check',
                    'tests/integration', 'tests/cuda']
-        self.flags = FLAGS + ['-O1' if with_driver else '-O2', *[f'-I{ROOT / folder}' for folder in folders], f'-I{self.made}']
+        self.flags = FLAGS + [*[f'-I{ROOT / folder}' for folder in folders], f'-I{self.made}']
         if 'unrecognized' in subprocess.run(
                 [self.cc, '-ftrivial-auto-var-init=zero', '-E', '-x', 'c', '/dev/null'],
                 capture_output=True, text=True, check=False).stderr:
@@ -95,11 +95,17 @@ class Build:
 
     # ---- objects and programs --------------------------------------------------------------
 
+    def optimization(self, source):
+        if not self.with_driver:
+            return '-O3' if source.parent.name == 'reduce' else '-O2'
+        # There compiling takes longer than running, but for what computes.
+        return '-O1' if source.parent.name in ('reduce', 'cuda', 'gpu', 'lib') else '-O0'
+
     def compile(self, source):
         source = Path(source)
         name = str(source.relative_to(self.made if self.made in source.parents else ROOT))
         target = self.out / (name.replace('/', '-') + '.o')
-        extra = ['-ffp-contract=off'] + ([] if self.with_driver else ['-O3']) if source.parent.name == 'reduce' else []
+        extra = [self.optimization(source)] + (['-ffp-contract=off'] if source.parent.name == 'reduce' else [])
         if source == ROOT / 'worker/api/version.c':
             parts = zip(('MAJOR', 'MINOR', 'PATCH'), project_version().split('.'))
             extra = [f'-DDDPI_VERSION="{project_version()}"',
