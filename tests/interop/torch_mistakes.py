@@ -1,4 +1,4 @@
-"""torch_mistakes.py CASE - what a program can do wrong on the back end "ddp": each case ends with a sentence, not with a crash
+"""torch_mistakes.py CASE... - what a program can do wrong on the back end "ddp": each case ends with a sentence, not with a crash
 or a hang. Run by test_torch_backend.py under ddprun.
 """
 
@@ -197,7 +197,7 @@ def destroyed(rank, size):
     dist.destroy_process_group()
     refused(lambda: backend.allreduce([torch.ones(1)], dist.AllreduceOptions()), 'destroyed')
     refused(lambda: backend.barrier(dist.BarrierOptions()), 'destroyed')
-    refused(lambda: backend.send([torch.ones(1)], 1 - rank, 0), 'destroyed')
+    refused(lambda: backend.send([torch.ones(1)], (rank + 1) % size, 0), 'destroyed')
     refused(lambda: backend.broadcast([torch.ones(1)], dist.BroadcastOptions()), 'destroyed')
     if has('a timeout that changes', (2, 9)):
         refused(lambda: backend.set_timeout(timedelta(seconds=1)), 'destroyed')
@@ -205,7 +205,6 @@ def destroyed(rank, size):
     refused(lambda: dist.all_reduce(torch.ones(1), group=group), 'group')
     backend.shutdown()  # once more
     backend.abort()
-    os._exit(0)
 
 
 def forked(rank, size):
@@ -223,16 +222,17 @@ def forked(rank, size):
     assert total.item() == size
 
 
-
-def main(name):
-    if name in REFUSED:
-        refused(lambda: dist.init_process_group('ddp'), 'ddprun.torch.build', *REFUSED[name])
+def main(*names):
+    if names[0] in REFUSED:
+        refused(lambda: dist.init_process_group('ddp'), 'ddprun.torch.build', *REFUSED[names[0]])
         return
-    dist.init_process_group('ddp')
-    rank = dist.get_rank()
-    globals()[name](rank, dist.get_world_size())
-    print(f'rank {rank}: {name} is right', flush=True)
-    os._exit(0)  # some groups have failed
+    for name in names:  # some leave a group that has failed: each has its own
+        dist.init_process_group('ddp')
+        rank = dist.get_rank()
+        globals()[name](rank, dist.get_world_size())
+        print(f'rank {rank}: {name} is right', flush=True)
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 if __name__ == '__main__':
