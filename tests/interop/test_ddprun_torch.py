@@ -36,11 +36,6 @@ def lines(attempt):
 
 
 class Torch(unittest.TestCase):
-    def test_ranks_meet_in_the_store(self):
-        done = run()
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(sorted(done.stdout.splitlines()), lines(0))
-
     def test_a_restart_finds_no_key_of_the_attempt_before(self):
         done = run('fail', options=['--max-restarts=1'])
         self.assertEqual(done.returncode, 0, done.stderr)
