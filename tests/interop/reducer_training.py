@@ -9,6 +9,7 @@ import contextlib
 import copy
 import ctypes
 import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -18,7 +19,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 import ddp_library as ddp
 
-STEPS, BATCH, WIDTH = 200, 16, 48
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from sample import WHOLE
+
+STEPS, BATCH, WIDTH = 200 if WHOLE else 100, 16, 48
 TYPES = {torch.float32: ddp.FLOAT32, torch.int64: 5}
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_reducer_torch.py - a reducer beside PyTorch's DistributedDataParallel: the same buckets, and the same losses over 200
-steps with each option that changes the arithmetic.
+"""test_reducer_torch.py - a reducer beside PyTorch's DistributedDataParallel: the same buckets, and the same losses with each
+option that changes the arithmetic, over 200 steps (a sample: 100).
 
 $INTEROP_PYTHON is the Python that has PyTorch; skipped (77) where there is none, unless
 DDPRUN_INTEROP=1 makes that a failure.
