@@ -59,12 +59,20 @@ static void choose_watched(struct gpu_look *look)
         look->watched[look->visible[i]] = true;
 }
 
+/* Memory of a process that begins to use the GPU between the two questions of a snapshot seems
+ * unlisted, so there are two snapshots. */
+static uint64_t unlisted_memory(const struct gpu_look *look, uint32_t gpu)
+{
+    struct snapshot first, second;
+    if (!take_snapshot(look, gpu, &first) || !take_snapshot(look, gpu, &second))
+        return UINT64_MAX;
+    return first.unlisted < second.unlisted ? first.unlisted : second.unlisted;
+}
+
 static void note_unlisted(struct gpu_look *look)
 {
-    struct snapshot now;
     for (uint32_t i = 0; i < look->count; i++)
-        look->unlisted[i] =
-            look->watched[i] && take_snapshot(look, i, &now) ? now.unlisted : UINT64_MAX;
+        look->unlisted[i] = look->watched[i] ? unlisted_memory(look, i) : UINT64_MAX;
 }
 
 ddp_status gpu_look_open(struct gpu_look *look, const char *list, struct ddp_error *err)

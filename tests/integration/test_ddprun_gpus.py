@@ -53,6 +53,10 @@ class GpuCase(DdprunCase):
     def await_calls(self, function, count=1):
         wait_until(lambda: self.calls(function) >= count, f'{count} calls of {function}')
 
+    def await_look(self):
+        """Until all four GPUs were looked at since: the look that is under way may have begun before."""
+        self.await_calls('nvmlDeviceGetMemoryInfo_v2', self.calls('nvmlDeviceGetMemoryInfo_v2') + 2 * 4)
+
     def run_on_gpus(self, *words, **env):
         return self.run_job(*words, env=dict(self.gpus, **env))
 
@@ -152,8 +156,11 @@ class Report(GpuCase):
         """Rank 1 of two fails once both have been seen on their GPUs."""
         job = self.start_on_gpus('--nproc-per-node=2', *words, 'sh', '-c', script, **env)
         self.await_calls('nvmlEventSetWait_v2')
+        if TAKE in script:
+            wait_until(lambda: (self.nvml / 'processes').exists() and
+                       (self.nvml / 'processes').read_text().count('\n') == 2, 'both workers')
         if looks:
-            self.await_calls('nvmlDeviceGetMemoryInfo_v2', 8)  # two for each GPU
+            self.await_look()
         before()
         (self.folder / 'go1').touch()
         self.assertEqual(job.wait(), 5, job.err)
@@ -270,13 +277,18 @@ class Memory(GpuCase):
 
     def test_of_nobody_is_said(self):
         job = self.leave('--gpu-memory-timeout=200ms')
-        self.await_calls('nvmlDeviceGetMemoryInfo_v2', 8)
+        self.await_look()
         self.add('memory', f'0 {3 * GIB}')
         self.say('kept')
+        self.say('coming')
         (self.folder / 'go0').touch()
         self.assertEqual(job.wait(), 0, job.err)
         self.assertIn('GPU 0 (NVIDIA T9, GPU-0a56a4bc) has 3.0 GiB more in use than before the workers',
                       job.err)
+
+    def test_of_nobody_is_not_that_of_a_process_which_came_at_the_first_look(self):
+        self.say('coming', f'0 {os.getpid()} {12 * GIB}')
+        self.test_of_nobody_is_said()
 
     def test_is_not_waited_for_at_zero(self):
         job = self.leave('--gpu-memory-timeout=0')

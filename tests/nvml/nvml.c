@@ -7,6 +7,7 @@
  *     instances  GPU UUID             an instance of it: it is in MIG mode
  *     processes  GPU PID BYTES        a process with a context, while it lives
  *     kept       GPU PID BYTES        the same, dead or alive
+ *     coming     GPU PID BYTES        the same, but not in the first list of processes
  *     memory     GPU BYTES            in use, without a process
  *     events     GPU TYPE DATA        reported one after another, as lines are appended
  *     results    FUNCTION RESULT      returned by that function; "hang": after 10 s
@@ -19,6 +20,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -274,10 +276,12 @@ static unsigned add_processes(const char *name, bool kept, size_t gpu,
     return used;
 }
 
-static unsigned list_processes(size_t gpu, struct nvml_library_process *processes, unsigned room)
+static unsigned list_processes(size_t gpu, bool coming, struct nvml_library_process *processes,
+                               unsigned room)
 {
     unsigned used = add_processes("processes", false, gpu, processes, 0, room);
-    return add_processes("kept", true, gpu, processes, used, room);
+    used = add_processes("kept", true, gpu, processes, used, room);
+    return coming ? add_processes("coming", true, gpu, processes, used, room) : used;
 }
 
 EXPORT nvml_library_result nvmlDeviceGetComputeRunningProcesses_v3(
@@ -285,8 +289,10 @@ EXPORT nvml_library_result nvmlDeviceGetComputeRunningProcesses_v3(
 EXPORT nvml_library_result nvmlDeviceGetComputeRunningProcesses_v3(
     nvml_library_device device, unsigned *count, struct nvml_library_process *processes)
 {
+    static atomic_bool is_later[sizeof places];
+    size_t gpu = place_of(device);
     CALLED();
-    *count = list_processes(place_of(device), processes, *count);
+    *count = list_processes(gpu, atomic_exchange(&is_later[gpu], true), processes, *count);
     return NVML_LIBRARY_SUCCESS;
 }
 
@@ -303,7 +309,7 @@ EXPORT nvml_library_result nvmlDeviceGetMemoryInfo_v2(nvml_library_device device
         return NVML_LIBRARY_ERROR_INVALID_ARGUMENT;
     ret->total = (unsigned long long)GPU_BYTES_GIB << 30;
     ret->used = 0;
-    unsigned count = list_processes(gpu, processes, GPUS_MAX);
+    unsigned count = list_processes(gpu, true, processes, GPUS_MAX);
     for (unsigned i = 0; i < count; i++)
         ret->used += processes[i].memory;
     table_open(&table, "memory");
