@@ -17,6 +17,8 @@ import unittest
 import uuid
 from pathlib import Path
 
+from proc_tree import all_processes
+
 ROOT = Path(__file__).resolve().parents[2]
 DDPRUN = os.environ.get('DDPRUN', str(ROOT / 'build' / 'bin' / 'ddprun'))
 PROBES = Path(os.environ.get('DDPRUN_PROBES', ROOT / 'build' / 'tests' / 'integration' / 'probes'))
@@ -97,12 +99,7 @@ def describe(pid):
 
 
 def children(pid):
-    try:
-        tasks = os.listdir(f'/proc/{pid}/task')
-        return [int(word) for task in tasks
-                for word in Path(f'/proc/{pid}/task/{task}/children').read_text().split()]
-    except OSError:
-        return []
+    return [process.pid for process in all_processes() if process.parent == pid]
 
 
 class Job:

@@ -20,8 +20,9 @@ import threading
 import time
 from collections import namedtuple
 
-from ddprun_run import DDPRUN, children, kill_all, probe, wait_until
+from ddprun_run import DDPRUN, kill_all, probe, wait_until
 from ddprund_run import DDPRUND, DdprundCase
+from proc_tree import descendants
 
 UNREACHABLE, TRY_AGAIN, CRASH_LOOP = 69, 75, 93
 # Seconds, the same for all nodes of a job. Nobody is lost by the long one but who died with something unread, of which
@@ -51,14 +52,6 @@ def is_alive(pid):
         return len(os.listdir(f'/proc/{pid}/task')) > 1
     except OSError:
         return False
-
-
-def descendants(pid):
-    """All below @pid, whatever session they are in; the agent adopts orphans."""
-    found = []
-    for child in children(pid):
-        found += [child, *descendants(child)]
-    return found
 
 
 def may_unshare(*flags):
@@ -306,7 +299,7 @@ class Cluster:
 
     def processes(self, node):
         """Guard, agent and all below."""
-        return [self.agents[node].pid, *descendants(self.agents[node].pid)]
+        return [self.agents[node].pid, *(process.pid for process in descendants(self.agents[node].pid))]
 
     def agent_of(self, node):
         return self.agents[node].agent()

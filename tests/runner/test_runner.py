@@ -16,9 +16,11 @@ from pathlib import Path
 import counts
 import machine
 import plan
-import proc_tree
 import run_all
 import watched
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+import proc_tree
 
 CHECK_OUTPUT = """Running suite(s): parse
 66%: Checks: 3, Failures: 1, Errors: 0

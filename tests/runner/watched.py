@@ -16,9 +16,12 @@ import resource
 import select
 import signal
 import subprocess
+import sys
 import time
 import traceback
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from proc_tree import descendants, name_all, send, stacks
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
