@@ -17,6 +17,9 @@ from pathlib import Path
 
 from peers import Figures, parse_arguments, print_head, print_row
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from proc_tree import descendants
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE, COMPILED = ROOT / 'python', ROOT / 'build' / 'bench' / 'torch'
 
@@ -233,28 +236,12 @@ def await_generation(path, generation):
     sys.exit(f'the workers of generation {generation} did not train within 120 s')
 
 
-def is_idle(pids):
-    """No other process of this machine's user uses a processor: the warm process has imported all."""
-    return all(Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] == 'S' for pid in pids)
-
-
 def settle(launcher):
-    """Wait until all processes below @launcher sleep."""
+    """Wait until all processes below @launcher sleep: the warm process has imported all."""
     calm = 0
     while calm < 20:
-        pids, found = [launcher], []
-        while pids:
-            pid = pids.pop()
-            found.append(pid)
-            try:
-                for task in os.listdir(f'/proc/{pid}/task'):
-                    pids += map(int, Path(f'/proc/{pid}/task/{task}/children').read_text().split())
-            except OSError:
-                continue
-        try:
-            calm = calm + 1 if is_idle(found) else 0
-        except OSError:
-            calm = 0
+        below = descendants(launcher)
+        calm = calm + 1 if below and all(process.state == 'S' for process in below) else 0
         time.sleep(0.05)
 
 

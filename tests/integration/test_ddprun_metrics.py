@@ -88,11 +88,6 @@ class MetricsCase(DdprunCase):
             return status if condition(status) else None
         return wait_until(there, 'the status')
 
-    def agent(self, job):
-        """The process that has the socket and loads the library: the one below the guard."""
-        children = Path(f'/proc/{job.pid}/task/{job.pid}/children').read_text().split()
-        return int(children[0])
-
 
 class OneNode(MetricsCase):
     def test_what_is_shown(self):
@@ -131,7 +126,7 @@ class OneNode(MetricsCase):
     def test_a_launch_pays_a_socket(self):
         """The HTTP library is loaded at the first connection."""
         job = self.started()
-        maps = Path(f'/proc/{self.agent(job)}/maps')
+        maps = Path(f'/proc/{job.agent()}/maps')
         self.assertNotIn('libmicrohttpd', maps.read_text())
         self.assertEqual(ask(self.port, '/healthz')[0], 200)
         self.assertIn('libmicrohttpd', maps.read_text())
@@ -303,7 +298,7 @@ class SeveralNodes(MetricsCase):
         self.status(lambda status: status['job'].get('seated') == 2)
         store.signal(signal.SIGKILL)
         store.wait()
-        os.kill(self.agent(second), signal.SIGKILL)
+        os.kill(second.agent(), signal.SIGKILL)
         second.wait()
         store = self.start(f'--listen={endpoint}', program=DDPRUND)
         self.status(lambda status: status['job'].get('state') == 'running' and status['job']['seated'] == 1 and
@@ -341,7 +336,7 @@ class SeveralNodes(MetricsCase):
                            f'--metrics-listen={other_port}', '--lease=60', '--node-rank=1', 'sh', '-c', WORKER)
         self.addCleanup((self.folder / 'end').touch)
         self.status(lambda status: status['job'].get('generation') == 1, other_port)
-        os.kill(self.agent(first), signal.SIGKILL)  # with it goes the store
+        os.kill(first.agent(), signal.SIGKILL)  # with it goes the store
         metrics = wait_until(lambda: (text := ask(other_port, '/metrics')[1]) and
                              value_of(text, 'ddprun_store_up') == 0 and text, 'the store to be away')
         self.assertEqual(value_of(metrics, 'ddprun_generation'), 1)
