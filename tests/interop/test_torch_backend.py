@@ -150,7 +150,7 @@ class Backend(DdprunCase):
         return job
 
     def test_calls(self):
-        """As test_torchrun and test_calls_with_detailed_checks do."""
+        """The sample has three ranks: test_torchrun and test_calls_with_detailed_checks have two."""
         for form, ranks in sample(itertools.product(FORMS, (2, 3)), first=1):
             with self.subTest(form=form, ranks=ranks):
                 self.need(form)
