@@ -29,7 +29,7 @@ struct rig {
 };
 
 /* Whether the driver is that of tests/cuda, whose devices follow the environment. Asks in a process
- * of its own. */
+ * of its own, once: ranks that are forked after the first call have its answer. */
 bool rig_driver_is_host(void);
 
 /* The device @ordinal (modulo how many there are) becomes current, @device and @host are set; NULL:

@@ -151,22 +151,12 @@ static void put_report(struct world *world, uint32_t rank, ddp_status status,
     atomic_store(&report->at_us, now_us());
 }
 
-/* Ranks inherit the answer, as they could not ask. */
-static enum { UNKNOWN, COUNTS_EACH, COUNTS_ALL } driver;
-
-static void open_world(struct world *world)
-{
-    if (driver == UNKNOWN)
-        driver = rig_driver_is_host() ? COUNTS_EACH : COUNTS_ALL;
-    world_open(world);
-}
-
 /* The communicator is gone, and with it all that it had. A GPU's driver says how much memory the
  * device has for all processes, which come and go meanwhile, and keeps descriptors of its own:
  * there, tests/gpu/run compares the memory before all tests and after them. */
 static void expect_nothing_left(const struct gear *gear)
 {
-    if (driver == COUNTS_ALL)
+    if (!rig_driver_is_host())
         return;
     CHECK(free_memory(gear) == gear->free_bytes);
     CHECK(open_descriptors() == gear->descriptors);
@@ -283,7 +273,7 @@ static void kill_one(uint64_t seed)
     struct world world = {.nranks = 2 + (uint32_t)(draw(&random) % 3), .timeout_ms = LONG_MS};
     choose_devices(&random, &world);
     world.stage = (uint32_t)(draw(&random) % world.nranks);
-    open_world(&world);
+    world_open(&world);
     start_all(&world, NULL);
     poll(NULL, 0, (int)(draw(&random) % 60));
     uint64_t since = now_us();
@@ -313,7 +303,7 @@ static void stop_one(uint64_t seed, struct world *world)
         (struct world){.nranks = 2 + (uint32_t)(draw(&random) % 3), .timeout_ms = STOP_TIMEOUT_MS};
     choose_devices(&random, world);
     world->stage = (uint32_t)(draw(&random) % world->nranks);
-    open_world(world);
+    world_open(world);
     start_all(world, NULL);
     poll(NULL, 0, (int)(draw(&random) % 60));
     kill(world->pids[world->stage], SIGSTOP);
@@ -388,7 +378,7 @@ static void kill_in(const char *function, unsigned nth, uint64_t seed)
     char fault[64], how[128];
     snprintf(fault, sizeof fault, "%s:%u:kill", function, nth);
     snprintf(how, sizeof how, "%s, seed %llu", fault, (unsigned long long)seed);
-    open_world(&world);
+    world_open(&world);
     start_all(&world, fault);
     for (uint64_t end = now_us() + 300 * 1000; now_us() < end;) {
         if (waitpid(world.pids[world.stage], NULL, WNOHANG) == world.pids[world.stage]) {
@@ -449,7 +439,7 @@ static void inject(const char *function, unsigned nth, uint32_t where)
     setenv("DDP_HOST_CUDA_PEERS", nth % 3 == 0 ? "none" : "all", 1);
     char fault[64];
     snprintf(fault, sizeof fault, "%s:%u:801", function, nth);
-    open_world(&world);
+    world_open(&world);
     for (uint32_t rank = 0; rank < world.nranks; rank++) {
         if (!world_fork(&world, rank))
             continue;
@@ -539,7 +529,7 @@ START_TEST(a_stream_hangs)
 {
     bool aborts = _i == 1;
     struct world world = {.nranks = 3, .stage = (uint32_t)_i, .timeout_ms = LONG_MS};
-    open_world(&world);
+    world_open(&world);
     for (uint32_t rank = 0; rank < world.nranks; rank++)
         if (world_fork(&world, rank))
             hang(&world, rank);
@@ -591,7 +581,7 @@ START_TEST(a_slow_gpu_is_waited_for)
     setenv("DDP_HOST_CUDA_PEERS", "none", 1);
     setenv("DDP_HOST_CUDA_DELAY_US", delay, 1);
     struct world world = {.nranks = 2, .timeout_ms = SLOW_TIMEOUT_MS};
-    open_world(&world);
+    world_open(&world);
     world_run(&world, take_long);
     world_close(&world);
 }
@@ -683,7 +673,7 @@ static void leave(struct world *world, uint32_t rank, ddp_comm *comm)
 START_TEST(a_rank_leaves)
 {
     struct world world = {.nranks = 3};
-    open_world(&world);
+    world_open(&world);
     world_run(&world, leave);
     for (uint32_t rank = 0; rank < world.nranks; rank += 2) {
         ck_assert_int_eq(world.reports[rank].status, DDP_E_PEER_DEAD);
@@ -696,6 +686,7 @@ END_TEST
 
 Suite *test_suite(void)
 {
+    (void)rig_driver_is_host(); /* tests and their ranks inherit the answer */
     Suite *suite = suite_create("device failure");
     TCase *failures = tcase_create("failures");
     tcase_add_test(failures, a_rank_is_killed_at_any_moment);

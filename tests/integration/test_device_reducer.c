@@ -191,7 +191,8 @@ static void one_plan(struct world *world, uint32_t rank, ddp_comm *comm)
     size_t free_bytes = rig_free_memory(&rig);
     compare_steps(&rig, &plans[world->stage], true);
     rig_synchronize(&rig);
-    CHECK(world->nranks > 1 || rig_free_memory(&rig) == free_bytes);
+    /* A GPU's driver counts what other programs have, too. */
+    CHECK(world->nranks > 1 || !rig_driver_is_host() || rig_free_memory(&rig) == free_bytes);
     rig_close(&rig);
 }
 
@@ -652,6 +653,8 @@ static void run_out_of_memory(struct world *world, uint32_t rank, ddp_comm *comm
 
 START_TEST(a_step_goes_on_when_there_is_memory_again)
 {
+    if (!rig_driver_is_host())
+        SKIP("the driver of tests/cuda: a GPU's memory is also that of others");
     setenv("DDP_HOST_CUDA_MEMORY", "256M", 1); /* all of it is written to */
     struct world world = {.nranks = 1, .name = "device-memory"};
     world_open(&world);
@@ -771,6 +774,7 @@ END_TEST
 
 Suite *test_suite(void)
 {
+    (void)rig_driver_is_host(); /* tests and their ranks inherit the answer */
     Suite *suite = suite_create("device_reducer");
     TCase *tests = tcase_create("device_reducer");
     add_sample(tests, steps_on_the_device_give_the_bits_of_the_host, 0, 4 * PLANS);

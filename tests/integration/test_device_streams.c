@@ -353,8 +353,10 @@ static void share_communicator(struct world *world, uint32_t rank, ddp_comm *com
     }
     for (unsigned i = 0; i < THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, sum_some, &callers[i]) == 0);
-    for (unsigned i = 0; i < THREADS; i++) {
+    for (unsigned i = 0; i < THREADS; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
+    for (unsigned i = 0; i < THREADS;
+         i++) { /* freeing waits for all streams, and the others for it */
         CU(rig.cuda.stream_destroy(callers[i].stream));
         CU(rig.cuda.mem_free_host(callers[i].pinned));
         CU(rig.cuda.mem_free_host(callers[i].seen));

@@ -151,7 +151,9 @@ static void both_sides(struct world *world, uint32_t rank, ddp_comm *comm)
     size_t free_bytes = 0;
     for (int step = 0; step < STEPS; step++) {
         compare_step(&rig, step, &device, &host);
-        CHECK(step < 2 || world->nranks > 1 || rig_free_memory(&rig) == free_bytes);
+        /* A GPU's driver counts what other programs have, too. */
+        CHECK(step < 2 || world->nranks > 1 || !rig_driver_is_host() ||
+              rig_free_memory(&rig) == free_bytes);
         free_bytes = rig_free_memory(&rig);
     }
     ddp_tensors_destroy(device.tensors);
@@ -416,6 +418,7 @@ END_TEST
 
 Suite *test_suite(void)
 {
+    (void)rig_driver_is_host(); /* tests and their ranks inherit the answer */
     Suite *suite = suite_create("device tensors");
     TCase *all = tcase_create("tensors");
     tcase_add_loop_test(all, tensors_on_the_device_have_the_bits_of_the_host, 1, 4);
