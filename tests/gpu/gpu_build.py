@@ -55,6 +55,17 @@ def rooms(folder):
     return sorted({str(path.parent.relative_to(ROOT)) for path in (ROOT / folder).glob('**/*.c')})
 
 
+def base_sources():
+    return sources('base') + sources('base/recorder') + sources('base/system')
+
+
+def library_sources():
+    """Those of libddpcomm, but for the image of the kernels, which is made."""
+    return base_sources() + sources('worker', '**/*.c', but=['no_image.c']) + [
+        ROOT / name for name in ('tls/none.c', 'tls/refusal.c', 'tests/gpu/file_store.c',
+                                 'tests/gpu/plain/plain_auth.c')]
+
+
 class Build:
     """Everything below @out; @arch is such as "90". @with_driver: with the driver of tests/cuda, and quick to compile."""
 
@@ -68,7 +79,8 @@ class Build:
             folder.mkdir(parents=True, exist_ok=True)
         folders = ['base', 'base/recorder', 'base/system', 'base/include', 'rendezvous/auth',
                    'rendezvous/include', 'tls', 'tests/gpu/plain', *rooms('worker'), 'worker/include',
-                   'cmd/common', 'cmd/perf/collectives', 'tests/lib', 'tests/gpu', 'tests/gpu/check',
+                   'cmd/common', 'cmd/perf/collectives', 'daemon/gpu', 'tests/lib', 'tests/gpu',
+                   'tests/gpu/check',
                    'tests/integration', 'tests/cuda']
         self.flags = FLAGS + [*[f'-I{ROOT / folder}' for folder in folders], f'-I{self.made}']
         if 'unrecognized' in subprocess.run(
@@ -101,10 +113,13 @@ class Build:
         # There compiling takes longer than running, but for what computes.
         return '-O1' if source.parent.name in ('reduce', 'cuda', 'gpu', 'lib') else '-O0'
 
+    def object_of(self, source):
+        name = str(source.relative_to(self.made if self.made in source.parents else ROOT))
+        return self.out / (name.replace('/', '-') + '.o')
+
     def compile(self, source):
         source = Path(source)
-        name = str(source.relative_to(self.made if self.made in source.parents else ROOT))
-        target = self.out / (name.replace('/', '-') + '.o')
+        target = self.object_of(source)
         extra = [self.optimization(source)] + (['-ffp-contract=off'] if source.parent.name == 'reduce' else [])
         if source == ROOT / 'worker/api/version.c':
             parts = zip(('MAJOR', 'MINOR', 'PATCH'), project_version().split('.'))
@@ -132,25 +147,25 @@ class Build:
         with concurrent.futures.ThreadPoolExecutor(1) as beside:
             kernels = beside.submit(self.make_kernels)  # takes the longest
             self.make_version()
-            base = sources('base') + sources('base/recorder') + sources('base/system')
-            library = base + sources('worker', '**/*.c', but=['no_image.c']) + [
-                ROOT / name for name in ('tls/none.c', 'tls/refusal.c', 'tests/gpu/file_store.c',
-                                         'tests/gpu/plain/plain_auth.c')]
+            base, library = base_sources(), library_sources()
             perf = sources('cmd/perf/collectives') + [
                 ROOT / 'cmd/common/options.c', ROOT / 'tests/gpu/gpu_perf.c']
             device = [ROOT / 'tests' / name for name in ('gpu/device.c', 'lib/elements.c', 'lib/sample.c')]
             alone = [ROOT / 'tests/gpu' / name for name in
-                     ('test_reduce_copy.c', 'bench_reduce_copy.c', 'free_memory.c')]
+                     ('test_reduce_copy.c', 'bench_reduce_copy.c', 'free_memory.c', 'probe_driver.c',
+                      'probe_nvml.c')]
+            nvml = [ROOT / 'daemon/gpu' / name for name in
+                    ('nvml_library.c', 'gpu_look.c', 'gpu.c', 'gpu_fault.c')]
             tests = sources('tests/integration', 'test_device*.c')
             helpers = [ROOT / 'tests/integration/world.c', ROOT / 'tests/integration/world_kv.c', ROOT / 'tests/gpu/world_store.c',
                        ROOT / 'tests/lib/check_main.c', ROOT / 'tests/lib/descriptors.c',
                        ROOT / 'tests/lib/elements.c', ROOT / 'tests/lib/sample.c',
                        ROOT / 'tests/lib/sweep.c',
                        *sources('tests/integration', 'rig*.c')]
-            check = [ROOT / 'tests/gpu/check/check.c']
+            check = sources('tests/gpu/check')
             driver = sources('tests/cuda', but=['fixture.c', 'old_driver.c']) if self.with_driver else []
             driver = [path for path in driver if not path.name.startswith('test_')]
-            objects = self.compile_all([*library, *perf, *device, *alone, *tests, *helpers, *check,
+            objects = self.compile_all([*library, *perf, *device, *alone, *nvml, *tests, *helpers, *check,
                                         *driver])
             kernels.result()
 
@@ -163,7 +178,8 @@ class Build:
         common = of(library) + [self.compile(self.made / 'image.c')]
         self.link('ddp-perf', of(perf) + common)
         for program in alone:
-            self.link(program.stem, of([program, *device, *check]) + common)
+            more = nvml if program.stem == 'probe_nvml' else []
+            self.link(program.stem, of([program, *device, *check, *more]) + common)
         for test in tests:
             try:
                 self.link(test.stem, of([test, *helpers, *check]) + common)

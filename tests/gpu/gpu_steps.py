@@ -1,4 +1,4 @@
-"""gpu_steps.py - the steps of tests/gpu/run: each is a command with a bound, all are within TOTAL_S.
+"""gpu_steps.py - the steps of tests/gpu/run: each is a command with a bound, all are within total_s.
 
 A step's output goes to a file, not through a pipe: whatever survives the step, holding its output open,
 holds up nobody. After each step the log has its output, and whoever asked for it is told.
@@ -8,12 +8,16 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 from gpu_build import ROOT
 
-TOTAL_S = 440  # of the eight minutes; what is under way may take a little longer
+sys.path.insert(0, str(ROOT / 'tests/lib'))
+from proc_tree import stack  # noqa: E402
+
 SKIPPED, CANNOT_START = 77, 127
 MOST_TEXT = 256 * 1024  # of one step's output
 
@@ -36,12 +40,24 @@ def read_figures(path):
     return figures
 
 
+def stacks_of_group(group):
+    """Where the processes of a step are that has come to its limit."""
+    texts = []
+    for pid in (int(path.name) for path in Path('/proc').iterdir() if path.name.isdigit()):
+        try:
+            if os.getpgid(pid) == group:
+                texts.append(stack(pid))
+        except ProcessLookupError:
+            continue
+    return '\n'.join(texts)
+
+
 class Steps:
     """Runs commands and remembers what became of them: @done has a row for each, @results what is to
     be shown of it. Several threads may run steps. @tell(self) is called after each."""
 
-    def __init__(self, log, env, scratch, tell):
-        self.log, self.env, self.scratch, self.tell = log, env, scratch, tell
+    def __init__(self, log, env, scratch, total_s, tell):
+        self.log, self.env, self.scratch, self.total_s, self.tell = log, env, scratch, total_s, tell
         self.done, self.results = [], []
         self.began, self.count = time.monotonic(), 0
         self.lock = threading.Lock()
@@ -63,12 +79,13 @@ class Steps:
             self.tell(self)
 
     def run(self, name, words, limit_s, optional=False, purpose=None, figures=False, env=None):
-        """What is optional may run out of time. With a @purpose the output belongs into the report,
-        and with @figures what the command writes to the file of its option --json, too."""
-        limit_s = min(limit_s, TOTAL_S - (time.monotonic() - self.began))
+        """Whether it has ended well. What is optional may run out of time. With a @purpose the output
+        belongs into the report, and with @figures what the command writes to the file of its option
+        --json, too."""
+        limit_s = min(limit_s, self.total_s - (time.monotonic() - self.began))
         if limit_s < 5:
             self.note(name, 'left out' if optional else 'failed', 0, 'the time is over')
-            return
+            return False
         with self.lock:
             self.count += 1
             output = self.scratch / f'output-{self.count}'
@@ -90,6 +107,7 @@ class Steps:
         self.note(name, result, time.monotonic() - began, f'$ {" ".join(words)}\n{text}')
         if purpose is not None:
             self.keep(name, purpose, text, read_figures(path), result == 'ok')
+        return result == 'ok'
 
     @staticmethod
     def await_end(words, output, limit_s, env):
@@ -101,6 +119,8 @@ class Steps:
         try:
             return process.wait(timeout=limit_s)
         except subprocess.TimeoutExpired:
+            with open(output, 'ab') as file:
+                file.write(stacks_of_group(process.pid).encode())
             os.killpg(process.pid, signal.SIGKILL)
         try:
             process.wait(timeout=10)

@@ -1,10 +1,13 @@
 /*
  * check.c - runs tests as Check does: each in a child process, so that it begins with nothing of
- * the one before, in a process group that ends with this program. A test that hangs is killed after
- * two minutes, as no runner watches a machine without Check. Prints a line for each that fails, and
- * a count. DDP_TEST_ONLY names the one test to run.
+ * the one before, in a process group that ends with this program. A test that hangs says where its
+ * threads are and is killed after two minutes, or $DDP_TEST_LIMIT_S, as no runner watches a machine
+ * without Check. Prints a line for each that fails, and a count. DDP_TEST_ONLY names the one test
+ * to run.
  */
 #include "check.h"
+
+#include "stacks.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -114,14 +117,23 @@ void check_fail(const char *file, int line, const char *format, ...)
     _exit(EXIT_FAILURE);
 }
 
+static int limit_s(void)
+{
+    const char *text = getenv("DDP_TEST_LIMIT_S");
+    long seconds = text != NULL ? strtol(text, NULL, 10) : 0;
+    return seconds > 0 && seconds < LIMIT_S ? (int)seconds : LIMIT_S;
+}
+
 /* Whether the child has ended within its time; if not it is killed. */
 static bool await_end(pid_t pid, int *ret_status)
 {
+    int most_s = limit_s();
     struct timespec began, now;
     clock_gettime(CLOCK_MONOTONIC, &began);
     while (waitpid(pid, ret_status, WNOHANG) == 0) {
         clock_gettime(CLOCK_MONOTONIC, &now);
-        if (now.tv_sec - began.tv_sec > LIMIT_S) {
+        if (now.tv_sec - began.tv_sec > most_s) {
+            stacks_print(pid);
             kill(-pid, SIGKILL);
             waitpid(pid, ret_status, 0);
             return false;
@@ -137,7 +149,7 @@ static bool await(pid_t pid)
     int status = -1;
     bool in_time = await_end(pid, &status);
     if (!in_time)
-        fprintf(stderr, "not done in %d s\n", LIMIT_S);
+        fprintf(stderr, "not done in %d s\n", limit_s());
     else if (WIFSIGNALED(status))
         fprintf(stderr, "ended by signal %d\n", WTERMSIG(status));
     return in_time && WIFEXITED(status) && WEXITSTATUS(status) == 0;
