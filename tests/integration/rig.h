@@ -46,8 +46,9 @@ void rig_synchronize(struct rig *rig);
 
 uint64_t rig_draw(struct rig *rig);
 
-/* Whether all ranks of a world on one machine share one device. */
+/* Whether there is one device only; whether ranks of @world, as far as they know, share one. */
 bool rig_has_one_gpu(const struct rig *rig);
+bool rig_shares_gpu(const struct rig *rig, const struct world *world);
 
 void *rig_alloc(struct rig *rig, size_t len);
 void rig_free(struct rig *rig, void *address);

@@ -400,12 +400,11 @@ START_TEST(ranks_must_agree_where_memory_is)
     struct world world = {.nranks = 3, .stage = (uint32_t)_i, .timeout_ms = 20 * 1000};
     world_open(&world);
     world_run(&world, use_both_kinds);
-    char text[128], other[128];
+    char text[128];
     unsigned seq = 1 + world.stage;
     snprintf(text, sizeof text, "all_reduce #%u (sum of %d float32, direct)", seq, COUNT);
-    snprintf(other, sizeof other, "all_reduce #%u (sum of %d float32, auto) on a GPU", seq, COUNT);
     expect_all(&world, DDP_E_MISMATCH, text);
-    expect_all(&world, DDP_E_MISMATCH, other);
+    expect_all(&world, DDP_E_MISMATCH, ") on a GPU");
     expect_all(&world, DDP_E_MISMATCH, "rank 1");
     world_close(&world);
 }
@@ -430,10 +429,9 @@ START_TEST(direct_needs_a_shared_device)
     struct world world = {.nranks = 2, .algorithm = DDP_ALGORITHM_DIRECT};
     world_open(&world);
     world_run(&world, reduce_directly);
-    expect_all(
-        &world, DDP_E_UNSUPPORTED,
-        "on memory of a GPU the algorithm 'direct' needs one GPU that all ranks share, at most "
-        "16 of them; use ring or auto");
+    expect_all(&world, DDP_E_UNSUPPORTED,
+               "on memory of GPUs the algorithm 'direct' needs ranks that share one GPU; use ring "
+               "or auto");
     world_close(&world);
 }
 END_TEST

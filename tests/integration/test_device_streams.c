@@ -374,6 +374,78 @@ START_TEST(threads_share_a_communicator)
 }
 END_TEST
 
+/* ---- what waits in the driver behind an operation ---- */
+
+enum blocker { FREE, FREE_PINNED, LOAD_KERNELS, COPY_TO_PAGEABLE, BLOCKERS };
+
+static void prepare_blocker(struct rig *rig, enum blocker blocker, void **memory)
+{
+    if (blocker == FREE)
+        *memory = rig_alloc(rig, 1000);
+    else if (blocker == FREE_PINNED)
+        *memory = pin(rig);
+    else
+        *memory = malloc(COUNT * sizeof(int32_t));
+    CHECK(*memory != NULL);
+}
+
+/* While it waits for the stream, the driver lets no other thread of the process enqueue. */
+static void call_blocker(struct rig *rig, enum blocker blocker, void *memory,
+                         const void *device_memory)
+{
+    struct ddpi_kernels kernels;
+    if (blocker == FREE) {
+        rig_free(rig, memory);
+        return;
+    }
+    if (blocker == FREE_PINNED) {
+        CU(rig->cuda.mem_free_host(memory));
+        return;
+    }
+    if (blocker == COPY_TO_PAGEABLE) {
+        CU(rig->cuda.memcpy_dtoh_async(memory, (uintptr_t)device_memory, COUNT * sizeof(int32_t),
+                                       rig->stream));
+    } else {
+        ddpi_kernels_init(&kernels, &rig->cuda);
+        CHECK_OK(ddpi_kernels_load(&kernels, err));
+        ddpi_kernels_finish(&kernels);
+    }
+    free(memory);
+}
+
+static void block_behind_operations(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    enum { TURNS = 20 };
+    struct rig rig;
+    rig_open(&rig, world, rank, comm);
+    int32_t *pinned = pin(&rig);
+    void *value = rig_alloc(&rig, COUNT * sizeof *pinned);
+    for (int32_t turn = 0; turn < TURNS; turn++) {
+        void *memory;
+        prepare_blocker(&rig, (enum blocker)world->stage, &memory);
+        put_value(&rig, rig.stream, value, pinned, turn + (int32_t)rank);
+        CHECK_OK(ddp_all_reduce(comm, value, value, COUNT, DDP_INT32, DDP_SUM, rig.stream, err));
+        call_blocker(&rig, (enum blocker)world->stage, memory, value);
+        CU(rig.cuda.memcpy_dtoh_async(pinned, (uintptr_t)value, COUNT * sizeof *pinned,
+                                      rig.stream));
+        rig_synchronize(&rig);
+        check_sum(&rig, pinned, turn);
+    }
+    CU(rig.cuda.mem_free_host(pinned));
+    rig_free(&rig, value);
+    rig_close(&rig);
+}
+
+/* Ranks that share a GPU. */
+START_TEST(a_call_may_wait_in_the_driver_behind_an_operation)
+{
+    struct world world = {.nranks = 2 + (uint32_t)_i / BLOCKERS, .stage = (uint32_t)_i % BLOCKERS};
+    world_open(&world);
+    world_run(&world, block_behind_operations);
+    world_close(&world);
+}
+END_TEST
+
 /* Whatever is current with the caller stays so; nothing need be. */
 static void another_context(struct world *world, uint32_t rank, ddp_comm *comm)
 {
@@ -416,6 +488,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(order, host_and_device_memory_in_turn, 0, SETTINGS);
     tcase_add_test(order, a_barrier_on_a_stream);
     tcase_add_loop_test(order, threads_share_a_communicator, 1, 4);
+    tcase_add_loop_test(order, a_call_may_wait_in_the_driver_behind_an_operation, 0, 2 * BLOCKERS);
     tcase_add_test(order, the_context_of_the_caller_stays);
     suite_add_tcase(suite, order);
     return suite;

@@ -20,6 +20,13 @@ void ddpi_memories_read_stats(const struct ddpi_memories *memories, struct ddp_c
             memories->types[i]->read_stats(memories->open[i], stats);
 }
 
+void ddpi_memories_check(const struct ddpi_memories *memories)
+{
+    for (unsigned i = 0; memories->types[i]->library != NULL; i++)
+        if (memories->open[i] != NULL && memories->types[i]->check != NULL)
+            memories->types[i]->check(memories->open[i]);
+}
+
 void ddpi_memories_destroy(struct ddpi_memories *memories)
 {
     for (unsigned i = 0; memories->types[i]->library != NULL; i++) {

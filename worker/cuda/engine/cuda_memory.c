@@ -297,6 +297,11 @@ static void cuda_read_stats(struct ddpi_memory *memory, struct ddp_comm_stats *s
     ddpi_device_read_stats(device_of(memory), stats);
 }
 
+static void cuda_check(struct ddpi_memory *memory)
+{
+    ddpi_device_check(device_of(memory));
+}
+
 static void cuda_destroy(struct ddpi_memory *memory)
 {
     ddpi_device_destroy(device_of(memory));
@@ -311,4 +316,5 @@ const struct ddpi_memory_type ddpi_cuda_memory = {.name = "GPU",
                                                   .submit = cuda_submit,
                                                   .enqueues = true,
                                                   .read_stats = cuda_read_stats,
+                                                  .check = cuda_check,
                                                   .destroy = cuda_destroy};

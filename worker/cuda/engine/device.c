@@ -131,6 +131,7 @@ static void unequip(struct ddpi_device *device)
     ddpi_kernels_finish(&device->kernels);
     if (device->slots_in != NULL)
         (void)cuda->mem_free_host(device->slots_in);
+    ddpi_staging_free(device);
     if (device->scratch != 0)
         (void)cuda->mem_free(device->scratch);
     ddpi_words_finish(&device->words);
@@ -189,24 +190,16 @@ static void tune_thread(struct ddpi_device *device)
 static ddp_status run_collective(struct ddpi_device *device, struct ddpi_run *run)
 {
     struct ddpi_task *task = &run->task;
-    bool direct;
     if (task->call.finite_check)
-        ddpi_device_clear_checks(device);
-    if (ddpi_is_staged(task))
-        return ddpi_staged_run(device, task);
-    if (device->comm->world_size == 1)
-        return ddpi_alone_run(device, task);
-    ddp_status status = ddpi_device_offer(device, run, &direct);
+        ddpi_finite_clear(device);
+    ddp_status status = ddpi_device_offer(device, run);
     ddpi_device_stage(device, DDPI_STAGE_EXCHANGE);
-    if (status != DDP_OK || task->call.operation == DDPI_BARRIER)
+    if (status != DDP_OK)
         return status;
-    if (direct)
-        return ddpi_direct_run(device, task);
     if (task->call.algorithm == DDP_ALGORITHM_DIRECT && ddpi_call_reduces(&task->call))
         return ddpi_comm_fail(device->comm, NULL, DDP_E_UNSUPPORTED,
-                              "on memory of a GPU the algorithm 'direct' needs one GPU that all "
-                              "ranks share, at most %d of them; use ring or auto",
-                              DDPI_REDUCE_MOST);
+                              "on memory of GPUs the algorithm 'direct' needs ranks that share one "
+                              "GPU; use ring or auto");
     status = ddpi_ring_run(device, task);
     ddpi_device_stage(device, DDPI_STAGE_WORK);
     return status;
@@ -237,7 +230,8 @@ static ddp_status device_execute(struct ddp_comm *comm, struct ddpi_run *run)
         return ddpi_device_fail(
             device, ddpi_cuda_error(&device->cuda, &err, result, "use the context of the buffers"),
             &err);
-    ddp_status status = ddpi_gate_await(device, run, &wait);
+    device->progress.at_us = ddpi_gated_of(run)->enqueued_us;
+    ddp_status status = ddpi_gate_await(device, ddpi_gated_of(run)->last, &wait);
     ddpi_device_stage(device, DDPI_STAGE_STREAM);
     if (status == DDP_OK)
         status = ddpi_call_is_message(&run->task.call) ? run_message(device, run)
@@ -248,17 +242,78 @@ static ddp_status device_execute(struct ddp_comm *comm, struct ddpi_run *run)
     return status;
 }
 
+static ddp_status staged_execute(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    (void)comm;
+    return ddpi_staged_run(device_of_run(run), run);
+}
+
+static ddp_status barrier_execute(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    struct ddpi_device *device = device_of_run(run);
+    struct ddpi_wait wait = ddpi_device_wait(&run->task);
+    (void)comm;
+    device->progress.at_us = ddpi_gated_of(run)->enqueued_us;
+    ddp_status status = ddpi_gate_await(device, ddpi_gated_of(run)->last, &wait);
+    ddpi_device_stage(device, DDPI_STAGE_STREAM);
+    if (status == DDP_OK)
+        status = ddpi_device_gather(device, &run->task, device->opens, 1);
+    ddpi_device_stage(device, DDPI_STAGE_EXCHANGE);
+    return status;
+}
+
+/* The kernel in the stream has looked. */
+static ddp_status alone_execute(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    struct ddpi_device *device = device_of_run(run);
+    struct ddpi_wait wait = ddpi_device_wait(&run->task);
+    uint32_t ticket = ddpi_gated_of(run)->last;
+    (void)comm;
+    device->progress.at_us = ddpi_gated_of(run)->enqueued_us;
+    ddp_status status = ddpi_gate_await(device, ticket, &wait);
+    ddpi_device_stage(device, DDPI_STAGE_STREAM);
+    if (status == DDP_OK)
+        run->task.found_non_finite =
+            ddpi_words_get(&device->words, DDPI_WORD_ALONE + ticket % DDPI_GATED_MAX) != 0;
+    return status;
+}
+
 static void device_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
 {
     (void)comm;
     (void)status;
+    ddpi_gate_end(device_of_run(run), run);
     ddpi_free((void *)(uintptr_t)run->task.list);
     run->task.list = NULL;
-    ddpi_gate_open(device_of_run(run), run);
 }
 
-static const struct ddpi_algorithm device_algorithm = {
-    .name = "device", .execute = device_execute, .end = device_end};
+/* Of a request the result is there when it has ended; what is called without one ends for the
+ * stream alone. */
+static void staged_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
+{
+    device_end(comm, run, status);
+    if (status == DDP_OK && run->is_request)
+        ddpi_staged_await_upload(device_of_run(run), run);
+}
+
+enum way { WAY_GPU, WAY_STAGED, WAY_BARRIER, WAY_ALONE };
+
+static const struct ddpi_algorithm ways[] = {
+    [WAY_GPU] = {.name = "device", .execute = device_execute, .end = device_end},
+    [WAY_STAGED] = {.name = "staged", .execute = staged_execute, .end = staged_end},
+    [WAY_BARRIER] = {.name = "barrier", .execute = barrier_execute, .end = device_end},
+    [WAY_ALONE] = {.name = "alone", .execute = alone_execute, .end = device_end}};
+
+static enum way way_of(const struct ddpi_device *device, const struct ddpi_task *task)
+{
+    if (ddpi_call_is_message(&task->call))
+        return WAY_GPU;
+    if (task->call.operation == DDPI_BARRIER)
+        return WAY_BARRIER;
+    if (ddpi_is_staged(task) || device->ways.shared)
+        return WAY_STAGED;
+    return device->comm->world_size == 1 ? WAY_ALONE : WAY_GPU;
+}
 
 /* ---- before it is enqueued ---- */
 
@@ -275,8 +330,8 @@ static ddp_status start_rank(struct ddpi_device *device, struct ddp_error *err)
 /* The ranks read the memory of each other. */
 static bool needs_probes(const struct ddpi_device *device, const struct ddpi_task *task)
 {
-    return device->comm->world_size > 1 && !ddpi_call_is_message(&task->call) &&
-           !ddpi_is_staged(task);
+    return device->comm->world_size > 1 && way_of(device, task) == WAY_GPU &&
+           !ddpi_call_is_message(&task->call);
 }
 
 /* The first operation of all ranks that needs it. The thread has nothing to do meanwhile. */
@@ -311,10 +366,42 @@ static void tidy_mappings(struct ddpi_device *device, ddpi_cu_stream stream)
     ddpi_runs_release(device->comm);
 }
 
+/* In a world of one: a reduction that looks for inf and NaN. */
+static ddp_status enqueue_alone(struct ddpi_device *device, const struct ddpi_run *run,
+                                ddpi_cu_stream stream, struct ddp_error *err)
+{
+    const struct ddpi_task *task = &run->task;
+    uint32_t word = DDPI_WORD_ALONE + device->submitted % DDPI_GATED_MAX;
+    const struct ddpi_reduction work = {
+        .in = {task->send},
+        .out = {task->recv},
+        .nin = 1,
+        .nout = 1,
+        .count = task->own,
+        .dtype = task->call.dtype,
+        .op = task->call.op,
+        .divisor = 1,
+        .non_finite = (bool *)(uintptr_t)ddpi_words_address(&device->words, word)};
+    ddp_status status = ddpi_words_stamp(&device->words, word, 0, stream, err);
+    if (status == DDP_OK)
+        status = ddpi_kernels_launch(&device->kernels, &work, stream, err);
+    return status == DDP_OK ? ddpi_gate_pass(device, run, stream, err) : status;
+}
+
+static ddp_status put(struct ddpi_device *device, struct ddpi_run *run, ddpi_cu_stream stream,
+                      struct ddp_error *err)
+{
+    enum way way = way_of(device, &run->task);
+    run->algorithm = &ways[way];
+    if (way == WAY_STAGED)
+        return ddpi_staged_put(device, run, stream, err);
+    return ddpi_gate_put(device, run, 1, way == WAY_ALONE ? enqueue_alone : ddpi_gate_pass, stream,
+                         err);
+}
+
 ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_run *run,
                               ddpi_cu_stream stream, struct ddp_error *err)
 {
-    run->algorithm = &device_algorithm;
     ddp_status status = DDP_OK;
     if (device->unfit != DDP_OK)
         return ddpi_error_set(err, device->unfit,
@@ -327,7 +414,25 @@ ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_run *run,
     if (status != DDP_OK)
         return status;
     tidy_mappings(device, stream);
-    return ddpi_gate_put(device, run, stream, err);
+    return put(device, run, stream, err);
+}
+
+void ddpi_device_check(struct ddpi_device *device)
+{
+    struct ddp_error err;
+    if (pthread_mutex_trylock(&device->submit_lock) != 0)
+        return; /* who enqueues will see it */
+    if (device->equipped && device->unfit == DDP_OK &&
+        device->cuda.ctx_push_current(device->context) == DDPI_CU_SUCCESS) {
+        ddpi_cu_result result = device->cuda.stream_query(device->lanes[0].stream);
+        if (result != DDPI_CU_SUCCESS && result != DDPI_CU_ERROR_NOT_READY)
+            ddpi_gate_refuse(device,
+                             ddpi_cuda_error(&device->cuda, &err, result,
+                                             "the GPU failed; a buffer may have been freed"),
+                             &err);
+        (void)device->cuda.ctx_pop_current(NULL);
+    }
+    pthread_mutex_unlock(&device->submit_lock);
 }
 
 void ddpi_device_read_stats(struct ddpi_device *device, struct ddp_comm_stats *stats)

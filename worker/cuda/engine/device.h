@@ -25,6 +25,10 @@ void ddpi_device_destroy(struct ddpi_device *device);
 ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_run *run,
                               ddpi_cu_stream stream, struct ddp_error *err);
 
+/* Ask the driver whether the GPU has failed, as the communicator's thread does not while a stream
+ * may wait for it. Then the communicator fails. */
+void ddpi_device_check(struct ddpi_device *device);
+
 void ddpi_device_read_stats(struct ddpi_device *device, struct ddp_comm_stats *stats);
 
 #endif

@@ -25,11 +25,15 @@ struct ddpi_lane {
 };
 
 enum {
-    DDPI_GATED_MAX = 256, /* operations enqueued at a time */
+    DDPI_GATED_MAX = 256, /* tickets (stream_gate.h) in the streams at a time */
+    DDPI_HALVES = 2,      /* of the pinned memory of staged operations */
+
     DDPI_WORD_GATE = DDPI_GATED_MAX,
-    DDPI_WORD_LANES,
+    DDPI_WORD_HALVES, /* the last ticket that has used each half */
+    DDPI_WORD_LANES = DDPI_WORD_HALVES + DDPI_HALVES,
     DDPI_WORD_NON_FINITE = DDPI_WORD_LANES + DDPI_LANES, /* set by kernels that check results */
-    DDPI_WORDS = DDPI_WORD_NON_FINITE + DDPI_REDUCE_MOST,
+    DDPI_WORD_ALONE,                                     /* the same in a world of one, by ticket */
+    DDPI_WORDS = DDPI_WORD_ALONE + DDPI_GATED_MAX,
 
     DDPI_SLOTS = 4,                    /* units of one edge in transit through the host */
     DDPI_STAGED_PIECE = 1024 * 1024,   /* bytes of a unit if a rank of the ring stages */
@@ -57,8 +61,8 @@ struct ddpi_peer {
 
 /* Which ranks read the memory of which; the same on all ranks. */
 struct ddpi_ways {
-    bool one_gpu; /* all ranks use one GPU, and rank 0 can open the memory of all */
-    bool *reads;  /* by rank: it reads the memory of the previous rank */
+    bool shared; /* two ranks use one GPU, so all collectives are staged */
+    bool *reads; /* by rank: it reads the memory of the previous rank */
 };
 
 /* The stages of an operation; see ddp_comm_stats. */
@@ -76,11 +80,20 @@ struct ddpi_progress {
 };
 
 /* The state of a run (run.h) of this type. */
-struct ddpi_ticket {
-    uint32_t number; /* of its gate */
+struct ddpi_gated {
+    uint32_t first, last; /* tickets */
+    uint32_t first_half;  /* where its first slice is staged */
     uint64_t enqueued_us;
 };
-DDPI_RUN_STATE_FITS(struct ddpi_ticket);
+DDPI_RUN_STATE_FITS(struct ddpi_gated);
+
+/* Pinned memory for staged operations: what goes out, then what comes in; DDPI_HALVES of each. */
+struct ddpi_staging {
+    uint8_t *host; /* NULL: no operation was staged yet */
+    ddpi_cu_deviceptr device;
+    uint32_t turn;                   /* slices ever staged */
+    uint32_t last_used[DDPI_HALVES]; /* the ticket */
+};
 
 struct ddpi_device {
     struct ddpi_memory memory;
@@ -102,8 +115,9 @@ struct ddpi_device {
     uint8_t *slots_out;           /* pinned: units on their way out */
     struct ddpi_handed *handed;   /* see pass_descriptors.h */
     uint32_t handed_count;
-    struct ddpi_offer *offers; /* two of each rank, for the current operation */
-    uint8_t *opens;            /* by rank: it can open what it has to read for that */
+    struct ddpi_staging staging; /* of those who enqueue, as is @refusal, which is set once */
+    struct ddpi_offer *offers;   /* two of each rank, for the current operation */
+    uint8_t *opens;              /* by rank: it can open what it has to read for that */
     struct ddpi_progress progress;
 
     bool tuned;                  /* the communicator's thread is prepared for this work */
@@ -113,8 +127,11 @@ struct ddpi_device {
     bool met;                    /* the ranks have probed each other */
     pthread_mutex_t lock;        /* of what follows */
     pthread_cond_t changed;
-    uint32_t submitted;
-    uint32_t completed;
+    uint32_t submitted; /* the last ticket that was given out */
+    uint32_t completed; /* and whose gate is open */
+    bool enqueuing;     /* a thread is enqueuing what belongs to a run in the queue */
+    atomic_int refused; /* not DDP_OK: the driver has refused to, for this reason */
+    struct ddp_error refusal;
     uint64_t spent_us[DDPI_STAGES]; /* by all completed operations */
 };
 
@@ -131,19 +148,10 @@ ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_task *
 
 /* ---- exchange_offers.c ---- */
 
-/* Exchange the offers of all ranks for @run. *@ret_direct: one kernel of rank 0 can do it;
- * otherwise all ranks know which edges of the ring read. */
-ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_run *run,
-                             bool *ret_direct);
+/* Exchange the offers of all ranks for @run: all know which edges of the ring read. */
+ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_run *run);
 
-/* ---- one_gpu.c, ring_run.c, message_run.c, and pipeline.c for the last two ---- */
-
-/* In a world of one: a reduction that looks for inf and NaN. */
-ddp_status ddpi_alone_run(struct ddpi_device *device, struct ddpi_task *task);
-
-/* One kernel of rank 0 for all ranks; through scratch memory if it cannot open all buffers. Offers
- * have been exchanged. */
-ddp_status ddpi_direct_run(struct ddpi_device *device, struct ddpi_task *task);
+/* ---- ring_run.c, message_run.c, and pipeline.c for both ---- */
 
 /* Where the units of a rank come from and go to. */
 struct ddpi_ends {

@@ -5,8 +5,8 @@
  * That may fail even if scratch memory could be opened (probe_peers.c): memory that was allocated
  * where other memory was freed cannot be opened before the mapping of the freed memory is closed,
  * and mappings are closed between operations only (shared_buffer.h). So a buffer is read once its
- * readers have opened it and all ranks know that; until then its data goes through scratch memory
- * or the host. All ranks decide the same.
+ * readers have opened it and all ranks know that; until then its data goes through the host. All
+ * ranks decide the same.
  */
 #include "device_state.h"
 
@@ -30,19 +30,10 @@ static ddp_status exchange_all(struct ddpi_device *device, const struct ddpi_run
     return ddpi_device_gather(device, &run->task, device->offers, 2 * sizeof *own);
 }
 
-/* Whether the direct path can open the buffers of all ranks. */
-static bool all_suit(const struct ddpi_device *device)
+static bool all_known(const struct ddpi_device *device)
 {
     for (uint32_t i = 0; i < 2 * device->comm->world_size; i++)
-        if (!ddpi_offer_suits(&device->offers[i], &device->offers[0]))
-            return false;
-    return true;
-}
-
-static bool all_known(const struct ddpi_device *device, enum ddpi_readers readers)
-{
-    for (uint32_t i = 0; i < 2 * device->comm->world_size; i++)
-        if ((device->offers[i].known & readers) == 0)
+        if (device->offers[i].known == 0)
             return false;
     return true;
 }
@@ -58,56 +49,30 @@ static bool opens_offers_of(struct ddpi_device *device, uint32_t owner)
             ddpi_share_open(&device->shares, offer, &address, &err) == DDP_OK)
             continue;
         ddpi_debug(device->comm->rank,
-                   "cannot read a new buffer of rank %u yet, so its data goes through scratch "
-                   "memory or the host: %s",
+                   "cannot read a new buffer of rank %u yet, so its data goes through the "
+                   "host: %s",
                    owner, err.msg);
         return false;
     }
     return true;
 }
 
-static bool opens_all(struct ddpi_device *device)
-{
-    for (uint32_t owner = 0; owner < device->comm->world_size; owner++)
-        if (!opens_offers_of(device, owner))
-            return false;
-    return true;
-}
-
 /* The readers try to open the buffers, and tell all ranks the result. */
-static ddp_status try_out(struct ddpi_device *device, const struct ddpi_task *task,
-                          enum ddpi_readers readers)
+static ddp_status try_out(struct ddpi_device *device, const struct ddpi_task *task)
 {
     uint32_t rank = device->comm->rank, ranks = device->comm->world_size;
-    bool good = true;
-    if (readers == DDPI_READERS_FIRST)
-        good = rank != 0 || opens_all(device);
-    else if (ddpi_ring_edge_reads(device, rank))
-        good = opens_offers_of(device, ddpi_ring_prev(rank, ranks));
-    device->opens[rank] = good;
+    device->opens[rank] =
+        !ddpi_ring_edge_reads(device, rank) || opens_offers_of(device, ddpi_ring_prev(rank, ranks));
     ddp_status status = ddpi_device_gather(device, task, device->opens, 1);
     if (status == DDP_OK && memchr(device->opens, 0, ranks) == NULL)
         for (uint32_t i = 2 * rank; i < 2 * rank + 2; i++)
-            ddpi_share_known(&device->shares, &device->offers[i], readers);
+            ddpi_share_known(&device->shares, &device->offers[i]);
     return status;
 }
 
-ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_run *run,
-                             bool *ret_direct)
+ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_run *run)
 {
-    const struct ddpi_task *task = &run->task;
-    uint32_t ranks = device->comm->world_size;
-    *ret_direct = false;
     ddp_status status = exchange_all(device, run);
-    if (status != DDP_OK || task->call.operation == DDPI_BARRIER)
-        return status;
-    bool direct =
-        device->ways.one_gpu && device->comm->algorithm != DDP_ALGORITHM_RING && all_suit(device);
-    memset(device->opens, 1, ranks);
-    if (direct && !all_known(device, DDPI_READERS_FIRST))
-        status = try_out(device, task, DDPI_READERS_FIRST);
-    else if (!direct && !all_known(device, DDPI_READERS_NEXT))
-        status = try_out(device, task, DDPI_READERS_NEXT);
-    *ret_direct = direct;
-    return status;
+    memset(device->opens, 1, device->comm->world_size);
+    return status == DDP_OK && !all_known(device) ? try_out(device, &run->task) : status;
 }

@@ -10,8 +10,8 @@
 #include "peer_message.h"
 
 #include "debug.h"
+#include "error.h"
 #include "pass_descriptors.h"
-#include "staged_run.h"
 #include "steps.h"
 
 #include <string.h>
@@ -108,6 +108,26 @@ static ddp_status exchange_answer(struct ddpi_device *device, const struct ddpi_
                  : ddpi_receive_descriptors(device, &wait, edge, &hello->buffer, 1);
 }
 
+/* Copy between pinned memory and the device in a lane, and wait until that is done. */
+static ddp_status copy_pinned(struct ddpi_device *device, const struct ddpi_wait *wait,
+                              enum ddpi_lane_kind kind, void *to, const void *from, size_t len)
+{
+    const struct ddpi_lane *lane = &device->lanes[kind];
+    ddpi_cu_result result =
+        kind == DDPI_LANE_DOWNLOAD
+            ? device->cuda.memcpy_dtoh_async(to, (uintptr_t)from, len, lane->stream)
+            : device->cuda.memcpy_htod_async((uintptr_t)to, from, len, lane->stream);
+    struct ddp_error err;
+    ddp_status status = DDP_OK;
+    if (result != DDPI_CU_SUCCESS)
+        status = ddpi_cuda_error(&device->cuda, &err, result,
+                                 "copy %zu bytes between the GPU and pinned memory", len);
+    if (status == DDP_OK)
+        status = ddpi_lane_stamp(device, kind, &err);
+    return status == DDP_OK ? ddpi_device_await(device, wait, lane->word, lane->launched)
+                            : ddpi_device_fail(device, status, &err);
+}
+
 /* The sender does not wait for the receiver, which comes later in the queue. */
 static ddp_status pass_to_self(struct ddpi_device *device, struct ddpi_run *run)
 {
@@ -120,13 +140,14 @@ static ddp_status pass_to_self(struct ddpi_device *device, struct ddpi_run *run)
     for (size_t done = 0; done < len && status == DDP_OK; done += DDPI_SLOTS_SIZE) {
         size_t piece = len - done < DDPI_SLOTS_SIZE ? len - done : DDPI_SLOTS_SIZE;
         if (sends)
-            status =
-                ddpi_staged_download(device, &wait, device->slots_out, task->send + done, piece);
+            status = copy_pinned(device, &wait, DDPI_LANE_DOWNLOAD, device->slots_out,
+                                 task->send + done, piece);
         if (status == DDP_OK)
             status = ddpi_message_begin(device->comm, &task->call,
                                         sends ? device->slots_out : device->slots_in, piece, &none);
         if (status == DDP_OK && !sends)
-            status = ddpi_staged_upload(device, &wait, task->recv + done, device->slots_in, piece);
+            status = copy_pinned(device, &wait, DDPI_LANE_UPLOAD, task->recv + done,
+                                 device->slots_in, piece);
     }
     *(sends ? &task->bytes_sent : &task->bytes_received) += len;
     return status;

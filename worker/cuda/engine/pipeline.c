@@ -194,7 +194,7 @@ static ddp_status launch_reduction(struct pipeline *pipe, const struct ddpi_unit
         .dtype = task->call.dtype,
         .op = task->call.op,
         .divisor = divides ? task->ring.nranks : 1,
-        .non_finite = unit->step.finishes ? ddpi_device_check(pipe->device, task, 0) : NULL};
+        .non_finite = unit->step.finishes ? ddpi_finite_note(pipe->device, task) : NULL};
     return ddpi_kernels_launch(&pipe->device->kernels, &work,
                                pipe->device->lanes[DDPI_LANE_REDUCE].stream, &pipe->err);
 }

@@ -28,7 +28,6 @@ struct seat {
 /* A rank's findings about the others. */
 struct findings {
     bool reads_previous;
-    bool reads_all; /* for rank 0 only */
 };
 
 struct meeting {
@@ -83,10 +82,15 @@ static void debug_way(const struct meeting *meeting)
         ddpi_debug(meeting->device->comm->rank,
                    "gets the data of rank %u, %s, through pinned memory and %s", from, where,
                    device->comm->edges.ring[DDPI_PREV]->ops->name);
-    if (rank == 0 && device->ways.one_gpu)
-        ddpi_debug(meeting->device->comm->rank,
-                   "all %u ranks share one GPU: one kernel of rank 0 reduces for all of them",
-                   device->comm->world_size);
+}
+
+static void debug_sharing(const struct meeting *meeting, uint32_t a, uint32_t b)
+{
+    if (meeting->device->comm->rank == 0)
+        ddpi_debug(0,
+                   "ranks %u and %u share a GPU, so the data of all collectives goes through the "
+                   "host",
+                   a, b);
 }
 
 /* ---- how it is found out ---- */
@@ -200,37 +204,47 @@ static bool reads_peer(struct meeting *meeting, uint32_t from)
            ddpi_device_reads(device, &meeting->offers[from]);
 }
 
-static void look_around(struct meeting *meeting)
+/* Whether two ranks use one GPU, where kernels of several processes take turns. */
+static bool share_gpu(const struct meeting *meeting)
 {
-    const struct ddp_comm *comm = meeting->device->comm;
-    struct findings *found = &meeting->findings[comm->rank];
-    found->reads_previous = reads_peer(meeting, previous_rank(meeting));
-    found->reads_all = comm->rank == 0;
-    for (uint32_t from = 1; from < comm->world_size && found->reads_all; from++)
-        found->reads_all = same_gpu(meeting, 0, from) && reads_peer(meeting, from);
-}
-
-/* All ranks have the same findings. */
-static void conclude(struct meeting *meeting)
-{
-    struct ddpi_ways *ways = &meeting->device->ways;
     uint32_t ranks = meeting->device->comm->world_size;
-    ways->one_gpu = meeting->findings[0].reads_all && ranks <= DDPI_REDUCE_MOST;
-    for (uint32_t rank = 0; rank < ranks; rank++)
-        ways->reads[rank] = meeting->findings[rank].reads_previous;
+    for (uint32_t a = 0; a < ranks; a++)
+        for (uint32_t b = a + 1; b < ranks; b++)
+            if (same_gpu(meeting, a, b)) {
+                debug_sharing(meeting, a, b);
+                return true;
+            }
+    return false;
 }
 
-/* The scratch memory of the previous rank will be needed again; that of all ranks by rank 0, if its
- * kernels serve all. */
-static void keep_scratches(struct meeting *meeting)
+/* Only the scratch memory of the previous rank will be needed again. */
+static void keep_scratch(struct meeting *meeting)
 {
     struct ddpi_device *device = meeting->device;
-    bool leads = device->comm->rank == 0 && device->ways.one_gpu;
-    for (uint32_t from = 0; from < device->comm->world_size; from++) {
-        device->scratches[from] = meeting->offers[from];
-        if (from != previous_rank(meeting) && !leads)
-            ddpi_share_drop(&device->shares, &meeting->offers[from]);
-    }
+    uint32_t previous = previous_rank(meeting);
+    device->scratches[previous] = meeting->offers[previous];
+}
+
+/* Who reads the memory of whom. */
+static ddp_status probe_memory(struct meeting *meeting)
+{
+    struct ddpi_device *device = meeting->device;
+    meeting->offers[device->comm->rank] = device->own_scratch;
+    ddp_status status =
+        ddpi_device_gather(device, meeting->task, meeting->offers, sizeof *meeting->offers);
+    if (status != DDP_OK)
+        return status;
+    meeting->findings[device->comm->rank].reads_previous =
+        reads_peer(meeting, previous_rank(meeting));
+    status =
+        ddpi_device_gather(device, meeting->task, meeting->findings, sizeof *meeting->findings);
+    if (status != DDP_OK)
+        return status;
+    for (uint32_t rank = 0; rank < device->comm->world_size; rank++)
+        device->ways.reads[rank] = meeting->findings[rank].reads_previous;
+    debug_way(meeting);
+    keep_scratch(meeting);
+    return DDP_OK;
 }
 
 static ddp_status probe_all(struct meeting *meeting)
@@ -240,23 +254,12 @@ static ddp_status probe_all(struct meeting *meeting)
     ddp_status status = describe_seat(meeting, &err);
     if (status != DDP_OK)
         return ddpi_device_fail(device, status, &err);
-    meeting->offers[device->comm->rank] = device->own_scratch;
     status = ddpi_device_gather(device, meeting->task, meeting->seats, sizeof *meeting->seats);
-    if (status == DDP_OK)
-        status =
-            ddpi_device_gather(device, meeting->task, meeting->offers, sizeof *meeting->offers);
     if (status != DDP_OK)
         return status;
-    look_around(meeting);
-    status =
-        ddpi_device_gather(device, meeting->task, meeting->findings, sizeof *meeting->findings);
-    if (status != DDP_OK)
-        return status;
-    conclude(meeting);
     debug_seat(meeting);
-    debug_way(meeting);
-    keep_scratches(meeting);
-    return DDP_OK;
+    device->ways.shared = share_gpu(meeting);
+    return device->ways.shared ? DDP_OK : probe_memory(meeting);
 }
 
 ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_task *task)

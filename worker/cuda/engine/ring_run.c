@@ -34,7 +34,7 @@ static ddp_status share_check(struct ddpi_device *device, struct ddpi_task *task
 {
     uint32_t ranks = device->comm->world_size;
     uint8_t *failed = device->opens; /* which edges are open is decided by now */
-    failed[device->comm->rank] = task->found_non_finite = ddpi_device_check_failed(device, 0);
+    failed[device->comm->rank] = task->found_non_finite = ddpi_finite_failed(device);
     if (task->call.operation != DDPI_ALL_REDUCE)
         return DDP_OK;
     ddp_status status = ddpi_device_gather(device, task, failed, 1);

@@ -1,12 +1,21 @@
 /*
- * staged_run.c - a collective in slices (slices.h): each is copied from the device to pinned
- * memory, goes through an algorithm for host memory as an inner run, and its result is copied back.
- * Owns nothing but counts of parts while it runs; the pinned memory is the slots of the device,
- * which no other operation uses meanwhile.
+ * staged_run.c - a collective in slices (slices.h): a kernel in the caller's stream copies each to
+ * pinned memory, the communicator's thread carries it out there as an inner run, and another kernel
+ * copies the result back. Owns the pinned memory.
  *
- * The slots are halved: while one slice is with the other ranks, the next one is copied from the
- * device, and the previous one to it. Buffers used in place allow that: the slices of a buffer have
- * no element in common.
+ * A slice is in the stream as
+ *
+ *     wait until its half of the pinned memory is free
+ *     copy to it
+ *     stamp its ticket
+ *     wait for its gate              (the inner run)
+ *     copy from it
+ *     note that the half is free
+ *
+ * where the first three steps of a slice come before the last three of the one before it: while a
+ * slice is with the other ranks, the next one is on its way. Buffers used in place allow that, as
+ * the slices of a buffer have no element in common. Kernels copy, not the copy engines: a copy of
+ * the program may hold up those behind the same gate.
  */
 #include "staged_run.h"
 
@@ -16,21 +25,17 @@
 #include "mem.h"
 #include "slices.h"
 #include "steps.h"
+#include "stream_gate.h"
 
-enum { HALVES = 2, HALF = DDPI_SLOTS_SIZE / HALVES };
+enum { HALF = 4 * 1024 * 1024, STAGING = 2 * DDPI_HALVES * HALF };
 _Static_assert((size_t)DDPI_WORLD_MAX *DDPI_DTYPE_SIZE_MOST <= HALF,
                "a slice has an element for each rank");
 
 struct staged {
     struct ddpi_device *device;
-    struct ddpi_task *task;
+    const struct ddpi_task *task;
     struct ddpi_slices slices;
-    bool sends,
-        receives;   /* of a broadcast of a list, the root does the one, other ranks the other */
-    size_t *counts; /* of the parts in the current slice; NULL: parts are equal */
-    struct ddpi_wait wait;
-    uint32_t downloaded[HALVES]; /* what the word of the lane is when the half is ready, or free */
-    uint32_t uploaded[HALVES];
+    bool sends, receives; /* of a broadcast, the root does the one, others the other */
 };
 
 bool ddpi_is_staged(const struct ddpi_task *task)
@@ -40,35 +45,60 @@ bool ddpi_is_staged(const struct ddpi_task *task)
            (ddpi_call_reduces(call) && ddpi_kernels_check(call->dtype, call->op, NULL) != DDP_OK);
 }
 
-/* ---- copies ---- */
-
-static ddp_status copied(struct ddpi_device *device, ddpi_cu_result result, size_t len)
+static struct staged stage(struct ddpi_device *device, const struct ddpi_task *task)
 {
-    struct ddp_error err;
-    if (result == DDPI_CU_SUCCESS)
+    const struct ddp_comm *comm = device->comm;
+    bool has_root = task->call.operation == DDPI_BROADCAST ||
+                    (task->list != NULL && ddpi_call_is_rooted(&task->call));
+    return (struct staged){.device = device,
+                           .task = task,
+                           .slices = ddpi_slices_of(task, comm->rank, comm->world_size, HALF),
+                           .sends = !has_root || comm->rank == task->call.root,
+                           .receives = !has_root || comm->rank != task->call.root};
+}
+
+/* ---- pinned memory ---- */
+
+static ddp_status staging_allocate(struct ddpi_device *device, struct ddp_error *err)
+{
+    void *host;
+    ddpi_cu_deviceptr address;
+    if (device->staging.host != NULL)
         return DDP_OK;
-    ddp_status status = ddpi_cuda_error(&device->cuda, &err, result,
-                                        "copy %zu bytes between the GPU and pinned memory", len);
-    return ddpi_device_fail(device, status, &err);
+    ddpi_cu_result result = device->cuda.mem_host_alloc(
+        &host, STAGING, DDPI_CU_MEMHOSTALLOC_PORTABLE | DDPI_CU_MEMHOSTALLOC_DEVICEMAP);
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(&device->cuda, err, result, "allocate %d bytes of pinned memory",
+                               STAGING);
+    result = device->cuda.mem_host_get_device_pointer(&address, host, 0);
+    if (result != DDPI_CU_SUCCESS) {
+        (void)device->cuda.mem_free_host(host);
+        return ddpi_cuda_error(&device->cuda, err, result, "map pinned memory for the GPU");
+    }
+    device->staging.host = host;
+    device->staging.device = address;
+    return DDP_OK;
 }
 
-static ddp_status download(struct ddpi_device *device, void *to, const void *from, size_t len)
+void ddpi_staging_free(struct ddpi_device *device)
 {
-    ddpi_cu_stream stream = device->lanes[DDPI_LANE_DOWNLOAD].stream;
-    return copied(device, device->cuda.memcpy_dtoh_async(to, (uintptr_t)from, len, stream), len);
+    if (device->staging.host != NULL)
+        (void)device->cuda.mem_free_host(device->staging.host);
+    device->staging.host = NULL;
 }
 
-static ddp_status upload(struct ddpi_device *device, void *to, const void *from, size_t len)
+/* Where the slice of this turn is staged. */
+static size_t place(uint32_t turn, bool receives)
 {
-    ddpi_cu_stream stream = device->lanes[DDPI_LANE_UPLOAD].stream;
-    return copied(device, device->cuda.memcpy_htod_async((uintptr_t)to, from, len, stream), len);
+    return (size_t)(receives * DDPI_HALVES + turn % DDPI_HALVES) * HALF;
 }
 
-/* Of a list, what lies at byte @at of all its buffers: @bytes of pinned memory there, or from
- * there.
- */
-static ddp_status copy_list(const struct staged *staged, enum ddpi_lane_kind kind, uint8_t *bytes,
-                            const struct ddpi_stretch *stretch)
+/* ---- what is enqueued ---- */
+
+/* Of a list, what lies at byte @at of all its buffers. */
+static ddp_status copy_list(const struct staged *staged, bool receives, ddpi_cu_deviceptr pinned,
+                            const struct ddpi_stretch *stretch, ddpi_cu_stream stream,
+                            struct ddp_error *err)
 {
     struct ddpi_segments segments = ddpi_task_segments(staged->task);
     struct ddpi_spot spot = {0};
@@ -77,141 +107,138 @@ static ddp_status copy_list(const struct staged *staged, enum ddpi_lane_kind kin
     ddp_status status = DDP_OK;
     ddpi_segments_skip(&segments, &spot, stretch->at);
     while (status == DDP_OK && ddpi_segments_next(&segments, &spot, left, &segment)) {
-        status = kind == DDPI_LANE_DOWNLOAD
-                     ? download(staged->device, bytes, segment.send, segment.len)
-                     : upload(staged->device, segment.recv, bytes, segment.len);
-        bytes += segment.len;
+        status = receives ? ddpi_kernels_copy(&staged->device->kernels, (uintptr_t)segment.recv,
+                                              pinned, segment.len, stream, err)
+                          : ddpi_kernels_copy(&staged->device->kernels, pinned,
+                                              (uintptr_t)segment.send, segment.len, stream, err);
+        pinned += segment.len;
         left -= segment.len;
     }
     return status;
 }
 
-static ddp_status download_stretch(const struct staged *staged, uint8_t *to,
-                                   const struct ddpi_stretch *stretch)
+static ddp_status copy_stretch(const struct staged *staged, bool receives, ddpi_cu_deviceptr pinned,
+                               const struct ddpi_stretch *stretch, ddpi_cu_stream stream,
+                               struct ddp_error *err)
 {
-    return staged->task->list != NULL
-               ? copy_list(staged, DDPI_LANE_DOWNLOAD, to, stretch)
-               : download(staged->device, to, staged->task->send + stretch->at, stretch->len);
+    const struct ddpi_task *task = staged->task;
+    struct ddpi_kernels *kernels = &staged->device->kernels;
+    if (task->list != NULL)
+        return copy_list(staged, receives, pinned, stretch, stream, err);
+    if (receives)
+        return ddpi_kernels_copy(kernels, (uintptr_t)task->recv + stretch->at, pinned, stretch->len,
+                                 stream, err);
+    return ddpi_kernels_copy(kernels, pinned, (uintptr_t)task->send + stretch->at, stretch->len,
+                             stream, err);
 }
 
-static ddp_status upload_stretch(const struct staged *staged, uint8_t *from,
-                                 const struct ddpi_stretch *stretch)
+static ddp_status copy_slice(const struct staged *staged, bool receives, uint64_t index,
+                             uint32_t turn, ddpi_cu_stream stream, struct ddp_error *err)
 {
-    return staged->task->list != NULL
-               ? copy_list(staged, DDPI_LANE_UPLOAD, from, stretch)
-               : upload(staged->device, staged->task->recv + stretch->at, from, stretch->len);
-}
-
-/* What the lane's word is to become when all that was enqueued there is done. */
-static ddp_status stamp(struct ddpi_device *device, enum ddpi_lane_kind kind, uint32_t *ret_value)
-{
-    struct ddp_error err;
-    ddp_status status = ddpi_lane_stamp(device, kind, &err);
-    *ret_value = device->lanes[kind].launched;
-    return status == DDP_OK ? DDP_OK : ddpi_device_fail(device, status, &err);
-}
-
-static ddp_status finish_copy(struct ddpi_device *device, const struct ddpi_wait *wait,
-                              enum ddpi_lane_kind kind)
-{
-    uint32_t value;
-    ddp_status status = stamp(device, kind, &value);
-    return status == DDP_OK ? ddpi_device_await(device, wait, device->lanes[kind].word, value)
-                            : status;
-}
-
-ddp_status ddpi_staged_download(struct ddpi_device *device, const struct ddpi_wait *wait, void *to,
-                                const void *from, size_t len)
-{
-    ddp_status status = download(device, to, from, len);
-    return status == DDP_OK ? finish_copy(device, wait, DDPI_LANE_DOWNLOAD) : status;
-}
-
-ddp_status ddpi_staged_upload(struct ddpi_device *device, const struct ddpi_wait *wait, void *to,
-                              const void *from, size_t len)
-{
-    ddp_status status = upload(device, to, from, len);
-    return status == DDP_OK ? finish_copy(device, wait, DDPI_LANE_UPLOAD) : status;
-}
-
-/* ---- slices ---- */
-
-static uint8_t *half_of(uint8_t *slots, uint64_t index)
-{
-    return slots + index % HALVES * HALF;
-}
-
-static ddp_status download_slice(struct staged *staged, uint64_t index)
-{
-    struct ddpi_device *device = staged->device;
-    struct ddpi_slice_cursor cursor = {.index = index};
+    ddpi_cu_deviceptr half = staged->device->staging.device + place(turn, receives);
+    struct ddpi_slice_cursor cursor = {.index = index, .receives = receives};
     struct ddpi_stretch stretch;
     ddp_status status = DDP_OK;
-    if (index >= staged->slices.count || !staged->sends)
+    if (!(receives ? staged->receives : staged->sends))
         return DDP_OK;
     while (status == DDP_OK && ddpi_slice_next(&staged->slices, &cursor, &stretch))
-        status =
-            download_stretch(staged, half_of(device->slots_out, index) + stretch.offset, &stretch);
-    return status == DDP_OK ? stamp(device, DDPI_LANE_DOWNLOAD, &staged->downloaded[index % HALVES])
-                            : status;
-}
-
-static ddp_status upload_slice(struct staged *staged, uint64_t index)
-{
-    struct ddpi_device *device = staged->device;
-    struct ddpi_slice_cursor cursor = {.index = index, .receives = true};
-    struct ddpi_stretch stretch;
-    ddp_status status = DDP_OK;
-    if (!staged->receives)
-        return DDP_OK;
-    while (status == DDP_OK && ddpi_slice_next(&staged->slices, &cursor, &stretch))
-        status =
-            upload_stretch(staged, half_of(device->slots_in, index) + stretch.offset, &stretch);
-    return status == DDP_OK ? stamp(device, DDPI_LANE_UPLOAD, &staged->uploaded[index % HALVES])
-                            : status;
-}
-
-/* All slices have one deadline. */
-static ddp_status exchange_slice(struct staged *staged, uint64_t index)
-{
-    struct ddpi_device *device = staged->device;
-    struct ddpi_run run = {.wait = staged->wait};
-    uint8_t *out = half_of(device->slots_out, index), *in = half_of(device->slots_in, index);
-    run.task = ddpi_slice_task(&staged->slices, index, staged->sends ? out : in,
-                               staged->receives ? in : out, staged->counts);
-    ddpi_host_choose(device->comm, &run);
-    ddp_status status = ddpi_drive_inner(device->comm, &run);
-    staged->task->bytes_sent += run.task.bytes_sent;
-    staged->task->bytes_received += run.task.bytes_received;
-    staged->task->found_non_finite |= run.task.found_non_finite;
+        status = copy_stretch(staged, receives, half + stretch.offset, &stretch, stream, err);
     return status;
 }
 
-static ddp_status await_lane(const struct staged *staged, enum ddpi_lane_kind kind, uint32_t value)
+static ddp_status enqueue_download(const struct staged *staged, uint32_t index, uint32_t ticket,
+                                   ddpi_cu_stream stream, struct ddp_error *err)
 {
-    return ddpi_device_await(staged->device, &staged->wait, staged->device->lanes[kind].word,
-                             value);
+    struct ddpi_staging *staging = &staged->device->staging;
+    uint32_t turn = staging->turn++, half = turn % DDPI_HALVES;
+    ddp_status status = ddpi_words_hold(&staged->device->words, DDPI_WORD_HALVES + half,
+                                        staging->last_used[half], stream, err);
+    staging->last_used[half] = ticket;
+    if (status == DDP_OK)
+        status = copy_slice(staged, false, index, turn, stream, err);
+    return status == DDP_OK ? ddpi_gate_stamp(staged->device, ticket, stream, err) : status;
 }
 
-static ddp_status run_slices(struct staged *staged)
+static ddp_status enqueue_upload(const struct staged *staged, uint32_t index, uint32_t ticket,
+                                 uint32_t turn, ddpi_cu_stream stream, struct ddp_error *err)
 {
-    ddp_status status = download_slice(staged, 0);
-    for (uint64_t i = 0; i < staged->slices.count && status == DDP_OK; i++) {
-        status = await_lane(staged, DDPI_LANE_DOWNLOAD, staged->downloaded[i % HALVES]);
+    ddp_status status = ddpi_gate_hold(staged->device, ticket, stream, err);
+    if (status == DDP_OK)
+        status = copy_slice(staged, true, index, turn, stream, err);
+    if (status != DDP_OK)
+        return status;
+    return ddpi_words_stamp(&staged->device->words, DDPI_WORD_HALVES + turn % DDPI_HALVES, ticket,
+                            stream, err);
+}
+
+static ddp_status enqueue_slices(struct ddpi_device *device, const struct ddpi_run *run,
+                                 ddpi_cu_stream stream, struct ddp_error *err)
+{
+    const struct ddpi_gated *gated = (const struct ddpi_gated *)(const void *)run->state;
+    const struct staged staged = stage(device, &run->task);
+    uint32_t first = gated->first, count = gated->last - first + 1;
+    ddp_status status = enqueue_download(&staged, 0, first, stream, err);
+    for (uint32_t i = 0; i < count && status == DDP_OK; i++) {
+        if (i + 1 < count)
+            status = enqueue_download(&staged, i + 1, first + i + 1, stream, err);
         if (status == DDP_OK)
-            status = download_slice(staged, i + 1);
-        if (status == DDP_OK)
-            status = await_lane(staged, DDPI_LANE_UPLOAD, staged->uploaded[i % HALVES]);
-        if (status == DDP_OK)
-            status = exchange_slice(staged, i);
-        if (status == DDP_OK)
-            status = upload_slice(staged, i);
+            status = enqueue_upload(&staged, i, first + i, gated->first_half + i, stream, err);
     }
-    uint32_t last = staged->device->lanes[DDPI_LANE_UPLOAD].launched;
-    return status == DDP_OK ? await_lane(staged, DDPI_LANE_UPLOAD, last) : status;
+    return status;
 }
 
-/* ---- before the first slice ---- */
+ddp_status ddpi_staged_put(struct ddpi_device *device, struct ddpi_run *run, ddpi_cu_stream stream,
+                           struct ddp_error *err)
+{
+    uint64_t slices = stage(device, &run->task).slices.count;
+    if (slices > INT32_MAX)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "%llu slices of %d bytes are more than an operation can have",
+                              (unsigned long long)slices, HALF);
+    ddp_status status = staging_allocate(device, err);
+    return status == DDP_OK
+               ? ddpi_gate_put(device, run, (uint32_t)slices, enqueue_slices, stream, err)
+               : status;
+}
+
+/* ---- what the communicator's thread does ---- */
+
+/* All slices have one deadline. */
+static ddp_status exchange_slice(struct staged *staged, struct ddpi_run *run, uint64_t index,
+                                 const struct ddpi_wait *wait, size_t *counts)
+{
+    struct ddpi_device *device = staged->device;
+    struct ddpi_run inner = {.wait = *wait};
+    uint32_t turn = ddpi_gated_of(run)->first_half + (uint32_t)index;
+    uint8_t *out = device->staging.host + place(turn, false);
+    uint8_t *in = device->staging.host + place(turn, true);
+    inner.task = ddpi_slice_task(&staged->slices, index, staged->sends ? out : in,
+                                 staged->receives ? in : out, counts);
+    ddpi_host_choose(device->comm, &inner);
+    ddp_status status = ddpi_drive_inner(device->comm, &inner);
+    run->task.bytes_sent += inner.task.bytes_sent;
+    run->task.bytes_received += inner.task.bytes_received;
+    run->task.found_non_finite |= inner.task.found_non_finite;
+    return status;
+}
+
+/* @own: the slices that are in this rank's stream; other ranks may have more. The last gate opens
+ * when the run has ended. */
+static ddp_status run_slices(struct staged *staged, struct ddpi_run *run, uint64_t own,
+                             const struct ddpi_wait *wait, size_t *counts)
+{
+    uint32_t first = ddpi_gated_of(run)->first;
+    ddp_status status = DDP_OK;
+    for (uint64_t i = 0; i < staged->slices.count && status == DDP_OK; i++) {
+        if (i > 0 && i < own)
+            status = ddpi_gate_await(staged->device, first + (uint32_t)i, wait);
+        if (status == DDP_OK)
+            status = exchange_slice(staged, run, i, wait, counts);
+        if (status == DDP_OK && i + 1 < own)
+            ddpi_gate_open(staged->device, first + (uint32_t)i);
+    }
+    return status;
+}
 
 static ddp_status fail_nomem(struct ddpi_device *device, size_t size)
 {
@@ -243,33 +270,36 @@ static ddp_status agree(struct staged *staged)
     return status;
 }
 
-ddp_status ddpi_staged_run(struct ddpi_device *device, struct ddpi_task *task)
+ddp_status ddpi_staged_run(struct ddpi_device *device, struct ddpi_run *run)
 {
     const struct ddp_comm *comm = device->comm;
-    struct staged staged = {
-        .device = device,
-        .task = task,
-        .slices = ddpi_slices_of(task, comm->rank, comm->world_size, HALF),
-        .wait = ddpi_device_wait(task),
-    };
-    bool has_root = task->list != NULL && ddpi_call_is_rooted(&task->call);
-    staged.sends = !has_root || comm->rank == task->call.root;
-    staged.receives = !has_root || comm->rank != task->call.root;
-    for (unsigned i = 0; i < HALVES; i++) {
-        staged.downloaded[i] = device->lanes[DDPI_LANE_DOWNLOAD].launched;
-        staged.uploaded[i] = device->lanes[DDPI_LANE_UPLOAD].launched;
+    const struct ddpi_task called = run->task; /* its counts of bytes change */
+    struct staged staged = stage(device, &called);
+    struct ddpi_wait wait = ddpi_device_wait(&run->task);
+    uint64_t own = staged.slices.count;
+    size_t *counts = NULL;
+    if (called.uneven) {
+        counts = ddpi_calloc(comm->world_size, 2 * sizeof *counts);
+        if (counts == NULL)
+            return fail_nomem(device, comm->world_size * 2 * sizeof *counts);
     }
-    if (task->uneven) {
-        staged.counts = ddpi_calloc(comm->world_size, 2 * sizeof *staged.counts);
-        if (staged.counts == NULL)
-            return fail_nomem(device, comm->world_size * 2 * sizeof *staged.counts);
-    }
-    bool agrees = ddpi_call_is_in_pairs(&task->call) && comm->world_size > 1;
-    ddp_status status = agrees ? agree(&staged) : DDP_OK;
+    device->progress.at_us = ddpi_gated_of(run)->enqueued_us;
+    ddp_status status = ddpi_gate_await(device, ddpi_gated_of(run)->first, &wait);
+    ddpi_device_stage(device, DDPI_STAGE_STREAM);
+    if (status == DDP_OK && ddpi_call_is_in_pairs(&called.call) && comm->world_size > 1)
+        status = agree(&staged);
     ddpi_device_stage(device, DDPI_STAGE_EXCHANGE);
     if (status == DDP_OK)
-        status = run_slices(&staged);
+        status = run_slices(&staged, run, own, &wait, counts);
     ddpi_device_stage(device, DDPI_STAGE_WORK);
-    ddpi_free(staged.counts);
+    ddpi_free(counts);
     return status;
+}
+
+void ddpi_staged_await_upload(struct ddpi_device *device, struct ddpi_run *run)
+{
+    const struct ddpi_gated *gated = ddpi_gated_of(run);
+    struct ddpi_wait wait = ddpi_device_wait(&run->task);
+    uint32_t half = (gated->first_half + gated->last - gated->first) % DDPI_HALVES;
+    (void)ddpi_device_await(device, &wait, DDPI_WORD_HALVES + half, gated->last);
 }

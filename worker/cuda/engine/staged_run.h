@@ -1,6 +1,11 @@
 /*
- * staged_run.h - collectives that the GPU has no way for: through pinned memory, by the algorithm
- * for host memory.
+ * staged_run.h - collectives that go through pinned memory of the host, by the algorithm for host
+ * memory.
+ *
+ * The caller's thread enqueues all of it at the call: kernels that copy to pinned memory, and back.
+ * From then on the communicator's thread reads and writes words and pinned memory, and never calls
+ * the driver: the driver makes calls wait while another thread of the program loads a kernel or
+ * frees memory, and that thread waits for the stream that this operation holds.
  */
 #ifndef DDPI_STAGED_RUN_H
 #define DDPI_STAGED_RUN_H
@@ -8,7 +13,8 @@
 #include "device_state.h"
 
 /*
- * Whether the collective @task is staged. All ranks get the same answer, as they call the same:
+ * Whether the collective @task is staged, wherever the GPUs of the ranks are. All ranks get the
+ * same answer, as they call the same:
  *
  *   gather, scatter, all_to_all              staged
  *   parts of different sizes                 staged
@@ -18,13 +24,17 @@
  */
 bool ddpi_is_staged(const struct ddpi_task *task);
 
-/* Carry it out: the caller's stream has reached it. */
-ddp_status ddpi_staged_run(struct ddpi_device *device, struct ddpi_task *task);
+/* Enqueue @run on @stream and put it into the queue of the communicator; see ddpi_gate_put(). */
+ddp_status ddpi_staged_put(struct ddpi_device *device, struct ddpi_run *run, ddpi_cu_stream stream,
+                           struct ddp_error *err);
 
-/* Copy @len bytes between pinned memory and the device, and wait until that is done. */
-ddp_status ddpi_staged_download(struct ddpi_device *device, const struct ddpi_wait *wait, void *to,
-                                const void *from, size_t len);
-ddp_status ddpi_staged_upload(struct ddpi_device *device, const struct ddpi_wait *wait, void *to,
-                              const void *from, size_t len);
+/* Carry it out, in the communicator's thread. */
+ddp_status ddpi_staged_run(struct ddpi_device *device, struct ddpi_run *run);
+
+/* Wait until the stream has copied the result of @run, whose gates are open. */
+void ddpi_staged_await_upload(struct ddpi_device *device, struct ddpi_run *run);
+
+/* Free the pinned memory, which no stream uses any more. */
+void ddpi_staging_free(struct ddpi_device *device);
 
 #endif

@@ -61,24 +61,22 @@ ddp_status ddpi_lane_stamp(struct ddpi_device *device, enum ddpi_lane_kind kind,
     return ddpi_words_stamp(&device->words, lane->word, ++lane->launched, lane->stream, err);
 }
 
-void ddpi_device_clear_checks(const struct ddpi_device *device)
+void ddpi_finite_clear(const struct ddpi_device *device)
 {
-    for (uint32_t i = 0; i < DDPI_REDUCE_MOST; i++)
-        ddpi_words_set(&device->words, DDPI_WORD_NON_FINITE + i, 0);
+    ddpi_words_set(&device->words, DDPI_WORD_NON_FINITE, 0);
 }
 
 /* A kernel writes one byte of the word. */
-bool *ddpi_device_check(const struct ddpi_device *device, const struct ddpi_task *task,
-                        uint32_t index)
+bool *ddpi_finite_note(const struct ddpi_device *device, const struct ddpi_task *task)
 {
     if (!task->call.finite_check)
         return NULL;
-    return (bool *)(uintptr_t)ddpi_words_address(&device->words, DDPI_WORD_NON_FINITE + index);
+    return (bool *)(uintptr_t)ddpi_words_address(&device->words, DDPI_WORD_NON_FINITE);
 }
 
-bool ddpi_device_check_failed(const struct ddpi_device *device, uint32_t index)
+bool ddpi_finite_failed(const struct ddpi_device *device)
 {
-    return ddpi_words_get(&device->words, DDPI_WORD_NON_FINITE + index) != 0;
+    return ddpi_words_get(&device->words, DDPI_WORD_NON_FINITE) != 0;
 }
 
 /* A lane stops when something in it has failed. */
@@ -96,6 +94,13 @@ static ddp_status check_lanes(struct ddpi_device *device)
     return DDP_OK;
 }
 
+/* The thread that enqueues could not. */
+static ddp_status check_refusal(struct ddpi_device *device)
+{
+    ddp_status refused = (ddp_status)atomic_load_explicit(&device->refused, memory_order_acquire);
+    return refused == DDP_OK ? DDP_OK : ddpi_device_fail(device, refused, &device->refusal);
+}
+
 /* ddpi_wait() watches peers; this watches the GPU of this rank. If something has moved lately when
  * the deadline passes, ddpi_wait_overdue() decides. */
 static ddp_status check_time(struct ddpi_device *device, const struct ddpi_patience *patience,
@@ -109,7 +114,7 @@ static ddp_status check_time(struct ddpi_device *device, const struct ddpi_patie
     return ddpi_comm_fail(
         device->comm, NULL, DDP_E_TIMEOUT, "%s: rank %u has waited %.1f s for its own GPU; %s",
         call, device->comm->rank, (double)(now - wait->started_ms) / 1000,
-        patience->for_arrival
+        patience->for_stream
             ? "the stream has not reached the operation: an earlier kernel in it may hang"
             : "a copy or reduction of the operation does not "
               "end");
@@ -130,7 +135,9 @@ ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *p
     struct ddpi_wait nap = *wait;
     nap.nap_us = patience->nap_us;
     ddp_status status = ddpi_wait(device->comm, &nap, needs, count);
-    if (status == DDP_OK && patience->nap_us == NAP_MAX_US)
+    if (status == DDP_OK && patience->for_stream)
+        status = check_refusal(device);
+    else if (status == DDP_OK && patience->nap_us == NAP_MAX_US)
         status = check_lanes(device);
     if (status == DDP_OK)
         status = check_time(device, patience, wait);
@@ -141,7 +148,7 @@ ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *p
 ddp_status ddpi_device_await(struct ddpi_device *device, const struct ddpi_wait *wait,
                              uint32_t word, uint32_t value)
 {
-    struct ddpi_patience patience = {.for_arrival = word < DDPI_WORD_GATE};
+    struct ddpi_patience patience = {.for_stream = word < DDPI_WORD_LANES};
     while (!ddpi_words_reached(&device->words, word, value)) {
         ddp_status status = ddpi_device_pause(device, &patience, wait, NULL, 0);
         if (status != DDP_OK)

@@ -29,7 +29,8 @@ struct ddpi_patience {
     uint32_t looks;
     uint32_t nap_us;
     uint64_t since_ms; /* of the first nap; 0: none yet */
-    bool for_arrival;  /* of the caller's stream; otherwise for work in the lanes */
+    bool for_stream;   /* the caller's, which may wait for this thread, so this one does not call
+                          the driver; otherwise for work in the lanes */
 };
 
 /* Pause before the next look: read messages of peers, and wake when one of @needs is met. */
@@ -48,12 +49,11 @@ void ddpi_device_stage(struct ddpi_device *device, enum ddpi_stage stage);
 ddp_status ddpi_device_fail(struct ddpi_device *device, ddp_status status,
                             const struct ddp_error *err);
 
-/* Finite checks, by the number of a result of the operation, below DDPI_REDUCE_MOST: forget earlier
- * ones; where kernels note for @task that one failed, NULL if @task has no check; whether one did,
- * of kernels that are complete. */
-void ddpi_device_clear_checks(const struct ddpi_device *device);
-bool *ddpi_device_check(const struct ddpi_device *device, const struct ddpi_task *task,
-                        uint32_t index);
-bool ddpi_device_check_failed(const struct ddpi_device *device, uint32_t index);
+/* Finite checks of the current operation: forget what was noted; where kernels note for @task that
+ * an element is inf or NaN, NULL if it has no check; whether one was, by kernels that are complete.
+ */
+void ddpi_finite_clear(const struct ddpi_device *device);
+bool *ddpi_finite_note(const struct ddpi_device *device, const struct ddpi_task *task);
+bool ddpi_finite_failed(const struct ddpi_device *device);
 
 #endif

@@ -4,7 +4,11 @@
  *
  * On the stream an operation is two words: the stream stamps "arrived", and is held until "gate"
  * reaches the operation's ticket. So whatever happens to other ranks, the stream goes on when the
- * communicator's thread sets one word: after the operation, or after its failure.
+ * communicator's thread sets one word: after the operation, or after its failure. An operation in
+ * slices has a ticket for each of them.
+ *
+ * The run is in the queue before the driver is called: a driver that runs whatever is enqueued at
+ * once, as with CUDA_LAUNCH_BLOCKING=1, does not return before the gate has opened.
  */
 #include "stream_gate.h"
 
@@ -17,12 +21,7 @@
 #include <string.h>
 #include <time.h>
 
-static struct ddpi_ticket *ticket_of(struct ddpi_run *run)
-{
-    return (struct ddpi_ticket *)(void *)run->state;
-}
-
-/* Wait until fewer than DDPI_GATED_MAX operations are enqueued. */
+/* Wait until fewer than DDPI_GATED_MAX tickets are out. */
 static ddp_status await_room(struct ddpi_device *device, struct ddp_error *err)
 {
     uint64_t end = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), device->comm->timeout_ms);
@@ -41,44 +40,100 @@ static ddp_status await_room(struct ddpi_device *device, struct ddp_error *err)
     return status;
 }
 
-/* The driver blocks while the stream is full, until a gate opens: the lock of those who enqueue is
- * not taken for that. */
-ddp_status ddpi_gate_put(struct ddpi_device *device, struct ddpi_run *run, ddpi_cu_stream stream,
-                         struct ddp_error *err)
+void ddpi_gate_refuse(struct ddpi_device *device, ddp_status status, const struct ddp_error *cause)
 {
-    struct ddpi_ticket *ticket = ticket_of(run);
-    ddp_status status = await_room(device, err);
-    ticket->number = device->submitted + 1;
-    ticket->enqueued_us = ddpi_now_us(&ddpi_clock_monotonic);
-    if (status == DDP_OK)
-        status = ddpi_words_stamp(&device->words, ticket->number % DDPI_GATED_MAX, ticket->number,
-                                  stream, err);
-    if (status == DDP_OK)
-        status = ddpi_words_hold(&device->words, DDPI_WORD_GATE, ticket->number, stream, err);
-    if (status == DDP_OK) {
-        pthread_mutex_lock(&device->lock);
-        device->submitted = ticket->number;
-        pthread_mutex_unlock(&device->lock);
-        ddpi_runs_put(device->comm, run);
-    }
-    return status;
+    if (atomic_load(&device->refused) != DDP_OK)
+        return;
+    device->refusal = *cause;
+    atomic_store_explicit(&device->refused, (int)status, memory_order_release);
 }
 
-ddp_status ddpi_gate_await(struct ddpi_device *device, const struct ddpi_run *run,
+ddp_status ddpi_gate_put(struct ddpi_device *device, struct ddpi_run *run, uint32_t tickets,
+                         ddpi_enqueue *enqueue, ddpi_cu_stream stream, struct ddp_error *err)
+{
+    struct ddpi_gated *gated = ddpi_gated_of(run);
+    struct ddp_error cause;
+    ddp_status status = (ddp_status)atomic_load(&device->refused);
+    if (status != DDP_OK) /* half an operation may be in a stream, so none can follow */
+        return ddpi_error_set(err, status, "%s", device->refusal.msg);
+    status = await_room(device, err);
+    if (status != DDP_OK)
+        return status;
+    *gated = (struct ddpi_gated){.first = device->submitted + 1,
+                                 .last = device->submitted + tickets,
+                                 .first_half = device->staging.turn,
+                                 .enqueued_us = ddpi_now_us(&ddpi_clock_monotonic)};
+    pthread_mutex_lock(&device->lock);
+    device->submitted = gated->last;
+    device->enqueuing = true;
+    pthread_mutex_unlock(&device->lock);
+    ddpi_runs_put(device->comm, run);
+    status = enqueue(device, run, stream, &cause);
+    if (status != DDP_OK)
+        ddpi_gate_refuse(device, status, &cause);
+    pthread_mutex_lock(&device->lock);
+    device->enqueuing = false; /* the run may be gone from now on */
+    pthread_cond_broadcast(&device->changed);
+    pthread_mutex_unlock(&device->lock);
+    return DDP_OK;
+}
+
+/* The word of a ticket is that of an earlier one, too. The thread that opens gates has a deadline,
+ * so this needs none. */
+static void await_word(struct ddpi_device *device, uint32_t ticket)
+{
+    pthread_mutex_lock(&device->lock);
+    while ((int32_t)(ticket - device->completed) > DDPI_GATED_MAX)
+        pthread_cond_wait(&device->changed, &device->lock);
+    pthread_mutex_unlock(&device->lock);
+}
+
+ddp_status ddpi_gate_stamp(struct ddpi_device *device, uint32_t ticket, ddpi_cu_stream stream,
+                           struct ddp_error *err)
+{
+    await_word(device, ticket);
+    return ddpi_words_stamp(&device->words, ticket % DDPI_GATED_MAX, ticket, stream, err);
+}
+
+ddp_status ddpi_gate_hold(struct ddpi_device *device, uint32_t ticket, ddpi_cu_stream stream,
+                          struct ddp_error *err)
+{
+    return ddpi_words_hold(&device->words, DDPI_WORD_GATE, ticket, stream, err);
+}
+
+ddp_status ddpi_gate_pass(struct ddpi_device *device, const struct ddpi_run *run,
+                          ddpi_cu_stream stream, struct ddp_error *err)
+{
+    const struct ddpi_gated *gated = (const struct ddpi_gated *)(const void *)run->state;
+    ddp_status status = ddpi_gate_stamp(device, gated->last, stream, err);
+    return status == DDP_OK ? ddpi_gate_hold(device, gated->last, stream, err) : status;
+}
+
+ddp_status ddpi_gate_await(struct ddpi_device *device, uint32_t ticket,
                            const struct ddpi_wait *wait)
 {
-    const struct ddpi_ticket *ticket = (const struct ddpi_ticket *)(const void *)run->state;
-    device->progress.at_us = ticket->enqueued_us;
-    return ddpi_device_await(device, wait, ticket->number % DDPI_GATED_MAX, ticket->number);
+    return ddpi_device_await(device, wait, ticket % DDPI_GATED_MAX, ticket);
 }
 
-void ddpi_gate_open(struct ddpi_device *device, const struct ddpi_run *run)
+void ddpi_gate_open(struct ddpi_device *device, uint32_t ticket)
 {
-    const struct ddpi_ticket *ticket = (const struct ddpi_ticket *)(const void *)run->state;
+    pthread_mutex_lock(&device->lock);
+    device->completed = ticket;
+    ddpi_words_set(&device->words, DDPI_WORD_GATE, ticket);
+    pthread_cond_broadcast(&device->changed);
+    pthread_mutex_unlock(&device->lock);
+}
+
+/* Whoever enqueues may be in the driver until the stream has passed a gate, so they open first. */
+void ddpi_gate_end(struct ddpi_device *device, struct ddpi_run *run)
+{
+    const struct ddpi_gated *gated = ddpi_gated_of(run);
     pthread_mutex_lock(&device->lock);
     memcpy(device->spent_us, device->progress.spent_us, sizeof device->spent_us);
-    device->completed = ticket->number;
-    ddpi_words_set(&device->words, DDPI_WORD_GATE, ticket->number);
-    pthread_cond_broadcast(&device->changed);
+    pthread_mutex_unlock(&device->lock);
+    ddpi_gate_open(device, gated->last);
+    pthread_mutex_lock(&device->lock);
+    while (device->enqueuing && device->submitted == gated->last)
+        pthread_cond_wait(&device->changed, &device->lock);
     pthread_mutex_unlock(&device->lock);
 }

@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+enum { BUS_BLOCKS = 32 }; /* their loads in flight fill a bus to the host */
+
 _Static_assert((int)DDPI_KERNEL_BUFFERS == (int)DDPI_REDUCE_MOST, "a reduction fits in a launch");
 
 /* A copy of one input: no arithmetic, and nothing to look for. */
@@ -240,6 +242,14 @@ ddp_status ddpi_kernels_load(struct ddpi_kernels *kernels, struct ddp_error *err
     return status;
 }
 
+static ddpi_cu_result launch_plan(const struct ddpi_kernels *kernels, ddpi_cu_function function,
+                                  struct ddpi_kernel_plan *plan, ddpi_cu_stream stream)
+{
+    void *parameters[] = {&plan->work};
+    return kernels->cuda->launch_kernel(function, plan->blocks, 1, 1, DDPI_KERNEL_THREADS, 1, 1, 0,
+                                        stream, parameters, NULL);
+}
+
 ddp_status ddpi_kernels_launch(struct ddpi_kernels *kernels, const struct ddpi_reduction *work,
                                ddpi_cu_stream stream, struct ddp_error *err)
 {
@@ -261,13 +271,38 @@ ddp_status ddpi_kernels_launch(struct ddpi_kernels *kernels, const struct ddpi_r
     struct ddpi_kernel_plan plan = plan_reals(&reals, kernels->multiprocessors);
     ddpi_cu_function function = is_copy(work) ? kernels->copy[ddp_dtype_size(reals.dtype)]
                                               : kernels->reduce_copy[reals.dtype][work->op];
-    void *parameters[] = {&plan.work};
-    ddpi_cu_result result = kernels->cuda->launch_kernel(
-        function, plan.blocks, 1, 1, DDPI_KERNEL_THREADS, 1, 1, 0, stream, parameters, NULL);
+    ddpi_cu_result result = launch_plan(kernels, function, &plan, stream);
     if (result == DDPI_CU_SUCCESS)
         return DDP_OK;
     return ddpi_cuda_error(kernels->cuda, err, result, "cannot launch the reduction of %zu %s",
                            work->count, ddp_dtype_name(work->dtype));
+}
+
+ddp_status ddpi_kernels_copy(struct ddpi_kernels *kernels, ddpi_cu_deviceptr to,
+                             ddpi_cu_deviceptr from, size_t len, ddpi_cu_stream stream,
+                             struct ddp_error *err)
+{
+    static const ddp_dtype elements[] = {
+        [1] = DDP_UINT8, [2] = DDP_FLOAT16, [4] = DDP_INT32, [8] = DDP_INT64};
+    size_t unit = 8;
+    while ((to | from | len) % unit != 0)
+        unit /= 2;
+    ddp_status status = len > 0 ? ddpi_kernels_load(kernels, err) : DDP_OK;
+    if (status != DDP_OK || len == 0)
+        return status;
+    const struct ddpi_reduction work = {.in = {(const void *)(uintptr_t)from},
+                                        .out = {(void *)(uintptr_t)to},
+                                        .nin = 1,
+                                        .nout = 1,
+                                        .count = len / unit,
+                                        .dtype = elements[unit],
+                                        .divisor = 1};
+    struct ddpi_kernel_plan plan = plan_reals(&work, kernels->multiprocessors);
+    plan.blocks = plan.blocks < BUS_BLOCKS ? plan.blocks : BUS_BLOCKS;
+    ddpi_cu_result result = launch_plan(kernels, kernels->copy[unit], &plan, stream);
+    if (result == DDPI_CU_SUCCESS)
+        return DDP_OK;
+    return ddpi_cuda_error(kernels->cuda, err, result, "cannot launch the copy of %zu bytes", len);
 }
 
 /* ---- products ---- */

@@ -50,6 +50,13 @@ ddp_status ddpi_kernels_load(struct ddpi_kernels *kernels, struct ddp_error *err
 ddp_status ddpi_kernels_launch(struct ddpi_kernels *kernels, const struct ddpi_reduction *work,
                                ddpi_cu_stream stream, struct ddp_error *err) DDP_MUST_CHECK;
 
+/* Enqueue the copy of @len bytes, between the device and pinned memory at the address that the
+ * device has for it. Uses as few multiprocessors as a bus needs. One thread at a time. Errors are
+ * those of ddpi_kernels_load(). */
+ddp_status ddpi_kernels_copy(struct ddpi_kernels *kernels, ddpi_cu_deviceptr to,
+                             ddpi_cu_deviceptr from, size_t len, ddpi_cu_stream stream,
+                             struct ddp_error *err) DDP_MUST_CHECK;
+
 /* Whether a kernel can multiply elements of @dtype that begin at @elements. */
 bool ddpi_kernels_can_scale(ddp_dtype dtype, const void *elements);
 

@@ -107,8 +107,7 @@ static struct ddpi_known *known_find(const struct ddpi_shares *shares,
     return NULL;
 }
 
-void ddpi_share_known(struct ddpi_shares *shares, const struct ddpi_offer *offer,
-                      enum ddpi_readers readers)
+void ddpi_share_known(struct ddpi_shares *shares, const struct ddpi_offer *offer)
 {
     struct ddpi_known *known = known_find(shares, offer);
     if (offer->way != DDPI_SHARE_IPC)
@@ -122,10 +121,7 @@ void ddpi_share_known(struct ddpi_shares *shares, const struct ddpi_offer *offer
         known = &known[shares->known_count++];
         *known = (struct ddpi_known){.base = offer->address - offer->offset};
     }
-    if (known->allocation != offer->allocation)
-        known->readers = 0;
     known->allocation = offer->allocation;
-    known->readers |= readers;
 }
 
 void ddpi_share_offer(const struct ddpi_shares *shares, uint32_t rank, const void *address,
@@ -137,7 +133,7 @@ void ddpi_share_offer(const struct ddpi_shares *shares, uint32_t rank, const voi
                                      .context = (uintptr_t)shares->context,
                                      .allocation = allocation,
                                      .rank = rank,
-                                     .known = DDPI_READERS_FIRST | DDPI_READERS_NEXT};
+                                     .known = 1};
     ddpi_cu_deviceptr base;
     size_t size;
     if (address == NULL ||
@@ -152,8 +148,7 @@ void ddpi_share_offer(const struct ddpi_shares *shares, uint32_t rank, const voi
         memcpy(ret_offer->handle, &handle, sizeof handle);
         ret_offer->way = DDPI_SHARE_IPC;
         const struct ddpi_known *known = known_find(shares, ret_offer);
-        bool same = known != NULL && known->allocation == allocation;
-        ret_offer->known = same ? (uint16_t)known->readers : 0;
+        ret_offer->known = known != NULL && known->allocation == allocation;
     } else if (is_exportable(cuda, base)) {
         if (ret_offer->allocation == 0)
             ret_offer->allocation = block_of(cuda, base);

@@ -20,10 +20,6 @@ enum ddpi_share_way {
     DDPI_SHARE_FD,   /* virtual memory (cuMemCreate): a descriptor, handed over separately */
 };
 
-/* The readers that open a buffer of CUDA IPC: rank 0, for one kernel, or the next rank of the ring.
- */
-enum ddpi_readers { DDPI_READERS_FIRST = 1, DDPI_READERS_NEXT = 2 };
-
 /* One buffer, as its owner describes it to ranks of the same machine; others do not look at it. */
 struct ddpi_offer {
     uint64_t process;    /* a number that only one process of the machine has */
@@ -34,7 +30,8 @@ struct ddpi_offer {
     uint64_t allocation; /* different for every allocation of that process, ever */
     uint32_t rank;       /* of the owner */
     uint16_t way;
-    uint16_t known; /* enum ddpi_readers: those that have opened it, as all ranks know */
+    uint16_t known; /* 1: its reader, the next rank of the ring, has opened it, as all ranks know;
+                       0: CUDA IPC, and it has not */
     uint8_t handle[64];
 };
 
@@ -52,11 +49,10 @@ struct ddpi_share {
     bool stale;      /* to be closed by ddpi_shares_tidy() */
 };
 
-/* An allocation that this rank has offered, and which readers have opened it. */
+/* An allocation that this rank has offered, and that its reader has opened. */
 struct ddpi_known {
     uint64_t allocation;
     uint64_t base;
-    unsigned readers;
 };
 
 struct ddpi_shares {
@@ -84,9 +80,8 @@ void ddpi_shares_finish(struct ddpi_shares *shares);
 void ddpi_share_offer(const struct ddpi_shares *shares, uint32_t rank, const void *address,
                       size_t len, uint64_t allocation, struct ddpi_offer *ret_offer);
 
-/* All ranks know that @readers have opened this rank's @offer: they need not try again. */
-void ddpi_share_known(struct ddpi_shares *shares, const struct ddpi_offer *offer,
-                      enum ddpi_readers readers);
+/* All ranks know that the reader has opened this rank's @offer: it need not try again. */
+void ddpi_share_known(struct ddpi_shares *shares, const struct ddpi_offer *offer);
 
 /* A descriptor of the allocation of this rank's @offer, which is DDPI_SHARE_FD; the caller closes
  * it. */
