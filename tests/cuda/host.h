@@ -13,6 +13,7 @@
 #include "driver.h"
 #include "list.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 enum { HOST_DEVICES_MAX = 16 };
@@ -69,6 +70,8 @@ struct host_context {
     size_t used_bytes;            /* of the memory of the device, by this process */
     struct ddpi_list streams;     /* host_stream::link */
     struct host_stream *legacy;   /* the default stream; also in streams */
+    unsigned drains;              /* threads in a function that waits for all its work */
+    pthread_t drainer;            /* the last of them */
 };
 
 void host_lock(void);
@@ -189,7 +192,7 @@ ddpi_cu_result host_stream_submit(struct host_context *context, ddpi_cu_stream h
 
 /* Under the lock: wait until all work of @context is done, as some functions do. Says on stderr
  * when that takes long, since with the real driver that is where a program hangs. */
-void host_context_drain(const struct host_context *context, const char *who);
+void host_context_drain(struct host_context *context, const char *who);
 /* Drop what the streams have, end them and forget them. */
 void host_streams_end(struct host_context *context);
 

@@ -182,6 +182,13 @@ struct host_context *host_stream_context(const struct host_stream *stream)
     return stream->context;
 }
 
+/* As a GPU's driver does: nothing is enqueued while another thread waits for the whole context. */
+static void await_drains(const struct host_context *context)
+{
+    while (context->drains > 0 && !pthread_equal(context->drainer, pthread_self()))
+        host_wait(PATIENCE_MS);
+}
+
 ddpi_cu_result host_stream_submit(struct host_context *context, ddpi_cu_stream handle,
                                   struct host_work *work)
 {
@@ -189,6 +196,7 @@ ddpi_cu_result host_stream_submit(struct host_context *context, ddpi_cu_stream h
         return DDPI_CU_ERROR_OUT_OF_MEMORY;
     ddpi_cu_result result = DDPI_CU_SUCCESS;
     host_lock();
+    await_drains(context);
     struct host_stream *stream = host_stream_find(handle, &context);
     if (stream == NULL)
         result = DDPI_CU_ERROR_INVALID_HANDLE;
@@ -220,9 +228,11 @@ static bool is_idle(const struct host_context *context)
     return true;
 }
 
-void host_context_drain(const struct host_context *context, const char *who)
+void host_context_drain(struct host_context *context, const char *who)
 {
     bool told = false; /* once, as a runner takes whatever is written for progress */
+    context->drains++;
+    context->drainer = pthread_self();
     while (context->retained > 0 && !is_idle(context)) {
         struct timespec before, now;
         clock_gettime(CLOCK_MONOTONIC, &before);
@@ -234,6 +244,8 @@ void host_context_drain(const struct host_context *context, const char *who)
         fprintf(stderr, "libcuda (host): %s waits for all work of device %d; a real one may too\n",
                 who, context->device);
     }
+    context->drains--;
+    host_changed();
 }
 
 ddpi_cu_result cuStreamCreate(ddpi_cu_stream *ret_stream, unsigned flags)
