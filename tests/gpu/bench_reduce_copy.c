@@ -17,13 +17,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS = 15, LAUNCHES = 20, MOST = 8, CHUNK = 8 * 1024 * 1024 };
+enum { RUNS = 15, LAUNCHES = 20, MOST = 8, CHUNK = 8 * 1024 * 1024, PINNED = 64 * 1024 * 1024 };
 
 struct bench {
     struct device device;
     struct ddpi_kernels kernels;
     ddpi_cu_deviceptr in[MOST], out[MOST];
     size_t size; /* bytes of each buffer */
+    void *pinned;
+    ddpi_cu_deviceptr pinned_there; /* the same for the device */
+    size_t pinned_size;
     FILE *json;
     const char *comma;
 };
@@ -99,6 +102,56 @@ static void launch_reduction(struct bench *bench, const struct row *row)
         fail(err.msg);
 }
 
+/* ---- between the device and pinned memory ---- */
+
+static void open_pinned(struct bench *bench)
+{
+    const struct ddpi_cuda *cuda = &bench->device.cuda;
+    bench->pinned_size = bench->size < PINNED ? bench->size : PINNED;
+    if (cuda->mem_host_alloc(&bench->pinned, bench->pinned_size,
+                             DDPI_CU_MEMHOSTALLOC_PORTABLE | DDPI_CU_MEMHOSTALLOC_DEVICEMAP) !=
+            DDPI_CU_SUCCESS ||
+        cuda->mem_host_get_device_pointer(&bench->pinned_there, bench->pinned, 0) !=
+            DDPI_CU_SUCCESS)
+        fail("no pinned memory");
+}
+
+static void launch_bus(struct bench *bench, ddpi_cu_deviceptr to, ddpi_cu_deviceptr from)
+{
+    struct ddp_error err = {0};
+    if (ddpi_kernels_copy(&bench->kernels, to, from, bench->pinned_size, bench->device.stream,
+                          &err) != DDP_OK)
+        fail(err.msg);
+}
+
+static void launch_to_pinned(struct bench *bench, const struct row *row)
+{
+    (void)row;
+    launch_bus(bench, bench->pinned_there, bench->in[0]);
+}
+
+static void launch_from_pinned(struct bench *bench, const struct row *row)
+{
+    (void)row;
+    launch_bus(bench, bench->out[0], bench->pinned_there);
+}
+
+static void engine_to_pinned(struct bench *bench, const struct row *row)
+{
+    (void)row;
+    if (bench->device.cuda.memcpy_dtoh_async(bench->pinned, bench->in[0], bench->pinned_size,
+                                             bench->device.stream) != DDPI_CU_SUCCESS)
+        fail("the driver refuses a copy");
+}
+
+static void engine_from_pinned(struct bench *bench, const struct row *row)
+{
+    (void)row;
+    if (bench->device.cuda.memcpy_htod_async(bench->out[0], bench->pinned, bench->pinned_size,
+                                             bench->device.stream) != DDPI_CU_SUCCESS)
+        fail("the driver refuses a copy");
+}
+
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -120,6 +173,26 @@ static double time_of(struct bench *bench, const struct row *row,
     }
     qsort(times, RUNS, sizeof *times, by_value);
     return times[RUNS / 2];
+}
+
+/* In bytes that cross the bus. */
+static void run_bus(struct bench *bench)
+{
+    static const struct {
+        const char *name;
+        void (*launch)(struct bench *bench, const struct row *row);
+    } ways[] = {{"kernel to pinned memory", launch_to_pinned},
+                {"kernel from pinned memory", launch_from_pinned},
+                {"copy engine to pinned memory", engine_to_pinned},
+                {"copy engine from pinned memory", engine_from_pinned}};
+    open_pinned(bench);
+    printf("\n%zu MiB of pinned memory. GB/s: bytes that cross the bus.\n\n",
+           bench->pinned_size >> 20);
+    printf("| | us | GB/s |\n|---|---|---|\n");
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        double us = time_of(bench, NULL, ways[i].launch);
+        printf("| %s | %.1f | %.1f |\n", ways[i].name, us, (double)bench->pinned_size / us / 1e3);
+    }
 }
 
 /* @buffers: how many are read and how many written together. */
@@ -159,6 +232,7 @@ static void run(struct bench *bench)
         report(bench, what, ddp_dtype_name(row->dtype), 2 * row->inputs,
                time_of(bench, row, launch_reduction), copy_gb_s);
     }
+    run_bus(bench);
 }
 
 static void read_arguments(int argc, char **argv, struct bench *bench)

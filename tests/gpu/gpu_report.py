@@ -38,23 +38,37 @@ def judge(goal, seen, most, unit=''):
     return row(goal, f'{seen:.2f}{unit}', seen <= most)
 
 
+def bus_us(results, size):
+    """What copying @size bytes to pinned memory and back takes by itself; None if it was not measured."""
+    text = '\n'.join(result['text'] for result in results if result['purpose'] == 'kernel')
+    rates = re.findall(r'^\| kernel (?:to|from) pinned memory \| [\d.]+ \| ([\d.]+) \|', text, re.MULTILINE)
+    return sum(size / float(rate) / 1e3 for rate in rates) if len(rates) == 2 else None
+
+
+def beside_host(results, ranks):
+    """The time of an all_reduce of a shared GPU, as a multiple of what it goes through."""
+    large = [f for f in of(results, 'large') if f['ranks'] == ranks and f['dtype'] == 'float32']
+    host = [f for f in of(results, 'host') if f['ranks'] == ranks]
+    bus = bus_us(results, large[0]['size']) if large else None
+    return fastest_us(large[0]) / (bus + fastest_us(host[0])) if bus and host else None
+
+
 def speed_rows(results):
     large = of(results, 'large')
     for ranks in (2, 4, 8):
-        yield judge(f'{ranks} processes on one GPU, float32, at most 1.5 x 2NS/D',
-                    times_floor([figure for figure in large if figure['ranks'] == ranks and
-                                 figure['dtype'] == 'float32']), 1.5, ' x')
+        yield judge(f'{ranks} processes on one GPU, 256 MiB of float32, at most 1.5 x two copies over the '
+                    'bus and the all_reduce of host memory', beside_host(results, ranks), 1.5, ' x')
     for ranks in (2, 4, 8):
-        goal = f'{ranks} processes, bytes/s of bfloat16, at least 0.8 x float32'
+        goal = f'{ranks} processes, bytes/s of bfloat16, at least 0.9 x float32'
         both = {f['dtype']: fastest_us(f) for f in large if f['ranks'] == ranks}
         if len(both) < 2:
             yield row(goal, 'not measured', None)
             continue
         speed = both['float32'] / both['bfloat16']
-        yield row(goal, f'{speed:.2f} x', speed >= 0.8)
+        yield row(goal, f'{speed:.2f} x', speed >= 0.9)
     small = [fastest_us(figure) for figure in of(results, 'small')]
     yield judge('4 processes, 8 B to 64 KiB, at most 150 us', max(small, default=None), 150, ' us')
-    yield judge('4 ranks of one process, float32, at most 1.3 x 2NS/D',
+    yield judge('4 ranks of one process, float32, at most 1.3 x 2NS/D (a ring that the GPU drives)',
                 times_floor(of(results, 'local')), 1.3, ' x')
     peers = [f for f in of(results, 'gloo', 'collective-peer') if f['peer'] == 'gloo']
     for figure in peers:

@@ -132,6 +132,12 @@ static void stamp(ddpi_cu_stream stream, uint32_t word, uint32_t value)
     }
 }
 
+struct shown {
+    struct ddpi_cu_ipc_handle handle;
+    ddpi_cu_deviceptr at, base;
+    size_t size;
+};
+
 /* ---- one thread in the driver behind a held stream, and another that needs the driver ---- */
 
 typedef ddpi_cu_result blocker(void);
@@ -259,11 +265,11 @@ static const struct {
 enum { BLOCKERS = sizeof blockers / sizeof *blockers };
 
 struct act {
+    pthread_t thread;
     blocker *call;
-    _Atomic int at; /* helper: the step that it is in; blocker: 1 in the call, 2 after it */
+    int step;       /* of a helper */
+    _Atomic int at; /* 1: in the call; 2: after it */
     _Atomic int result;
-    double began_ms, took_ms;
-    double steps_ms[16];
 };
 
 static void enter(void)
@@ -275,78 +281,71 @@ static void *run_blocker(void *arg)
 {
     struct act *act = arg;
     enter();
-    act->began_ms = now_ms();
     act->at = 1;
     act->result = act->call();
-    act->took_ms = now_ms() - act->began_ms;
     act->at = 2;
     return NULL;
 }
 
-static const char *const steps[] = {
-    "cuPointerGetAttributes", "cuMemGetAddressRange",     "cuIpcGetMemHandle",
-    "cuStreamQuery",          "cuLaunchKernel",           "cuStreamWriteValue32",
-    "cuMemcpyAsync DtoD",     "cuMemcpyDtoHAsync pinned", "cuMemcpyHtoDAsync pinned",
-    "end of the kernel",      "end of the copies"};
+/* What a thread of the library does while the program's thread is in the driver. */
+static const char *const steps[] = {"pointer attributes", "address range",  "get IPC handle",
+                                    "open IPC handle",    "query a stream", "launch",
+                                    "write a word",       "copy DtoD",      "copy DtoH pinned",
+                                    "copy HtoD pinned",   "allocate",       "allocate pinned",
+                                    "make a stream",      "end of a kernel"};
 enum { STEPS = sizeof steps / sizeof *steps };
+
+static struct shown foreign; /* memory of another process */
 
 static void make_step(int step)
 {
     const struct ddpi_cuda *cuda = scene.cuda;
     struct ddpi_cu_ipc_handle handle;
     ddpi_cu_deviceptr base;
+    ddpi_cu_stream stream;
     size_t size;
     unsigned attribute = DDPI_CU_POINTER_ATTRIBUTE_MEMORY_TYPE, type;
-    void *value = &type;
-    switch (step) {
-    case 0:
+    void *value = &type, *pinned;
+    if (step == 0)
         (void)cuda->pointer_get_attributes(1, &attribute, &value, scene.a);
-        break;
-    case 1:
+    else if (step == 1)
         (void)cuda->mem_get_address_range(&base, &size, scene.a);
-        break;
-    case 2:
-        (void)cuda->ipc_get_mem_handle(&handle, scene.a);
-        break;
-    case 3:
+    else if (step == 2)
+        (void)cuda->ipc_get_mem_handle(&handle, scene.b);
+    else if (step == 3)
+        MUST(cuda->ipc_open_mem_handle(&base, foreign.handle,
+                                       DDPI_CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    else if (step == 4)
         (void)cuda->stream_query(scene.lanes[0]);
-        break;
-    case 4:
+    else if (step == 5) {
         launch(scene.lanes[0], scene.b, scene.a, 1 * MIB);
-        break;
-    case 5:
         stamp(scene.lanes[0], SEEN, 1);
-        break;
-    case 6:
+    } else if (step == 6)
+        stamp(scene.lanes[1], SEEN + 2, 1);
+    else if (step == 7)
         (void)cuda->memcpy_async(scene.b, scene.a, MIB, scene.lanes[1]);
-        break;
-    case 7:
+    else if (step == 8)
         (void)cuda->memcpy_dtoh_async(scene.pinned + 4 * MIB, scene.a, MIB, scene.lanes[1]);
-        break;
-    case 8:
+    else if (step == 9)
         (void)cuda->memcpy_htod_async(scene.b, scene.pinned + 6 * MIB, MIB, scene.lanes[1]);
-        break;
-    case 9:
+    else if (step == 10)
+        MUST(cuda->mem_alloc(&base, 3000));
+    else if (step == 11)
+        MUST(cuda->mem_host_alloc(&pinned, 8192, 0));
+    else if (step == 12)
+        MUST(cuda->stream_create(&stream, DDPI_CU_STREAM_NON_BLOCKING));
+    else
         while (ddpi_words_get(&scene.words, SEEN) != 1)
             nap_ms(0.01);
-        break;
-    default:
-        while (cuda->stream_query(scene.lanes[1]) == DDPI_CU_ERROR_NOT_READY)
-            nap_ms(0.01);
-    }
 }
 
 static void *run_helper(void *arg)
 {
     struct act *act = arg;
     enter();
-    for (int step = 0; step < STEPS; step++) {
-        act->at = step;
-        double began = now_ms();
-        make_step(step);
-        act->steps_ms[step] = now_ms() - began;
-    }
-    act->at = STEPS;
+    act->at = 1;
+    make_step(act->step);
+    act->at = 2;
     return NULL;
 }
 
@@ -355,54 +354,6 @@ static bool await(_Atomic int *at, int value, double ms)
     for (double end = now_ms() + ms; *at < value && now_ms() < end;)
         nap_ms(0.5);
     return *at >= value;
-}
-
-static void held(int number)
-{
-    enum { HELD_MS = 1500, AFTER_MS = 4000 };
-    struct act first = {.call = blockers[number].call}, second = {0};
-    pthread_t threads[2];
-    open_scene();
-    pageable = malloc(8 * MIB);
-    memset(pageable, 1, 8 * MIB);
-    MUST(scene.cuda->mem_alloc(&spare, 1000));
-    MUST(scene.cuda->mem_alloc(&large_spare, 256 * (size_t)MIB));
-    MUST(scene.cuda->mem_host_alloc(&spare_host, 4 * MIB, 0));
-    if (strstr(blockers[number].name, "cuMemAlloc") != NULL) {
-        MUST(scene.cuda->mem_free(spare));
-        MUST(scene.cuda->mem_free(large_spare));
-    }
-    hold(scene.device.stream, GATE, 1);
-    pthread_create(&threads[0], NULL, run_blocker, &first);
-    await(&first.at, 1, 1000);
-    nap_ms(100);
-    bool returned = first.at == 2;
-    pthread_create(&threads[1], NULL, run_helper, &second);
-    bool through = await(&second.at, STEPS, HELD_MS);
-    int stuck = second.at;
-    bool waited = first.at != 2;
-    ddpi_words_set(&scene.words, GATE, 1);
-    bool ended = await(&first.at, 2, AFTER_MS), released = await(&second.at, STEPS, AFTER_MS);
-    printf("held: %-31s %s; others %s", blockers[number].name,
-           returned ? "returns at once      "
-           : waited ? "waits for the stream "
-                    : "returns late         ",
-           through ? "GO ON" : "ARE BLOCKED in ");
-    if (!through)
-        printf("%s%s", steps[stuck], released ? ", until the stream went on" : ", for ever");
-    if (through) {
-        int worst = 0;
-        for (int i = 1; i < STEPS; i++)
-            worst = second.steps_ms[i] > second.steps_ms[worst] ? i : worst;
-        printf(" (worst: %s, %.2f ms)", steps[worst], second.steps_ms[worst]);
-    }
-    if (!ended)
-        printf("; THE CALL NEVER ENDS");
-    else if (first.result != 0)
-        printf("; result %d", first.result);
-    printf("\n");
-    fflush(NULL);
-    _exit(0);
 }
 
 /* ---- queues of the hardware ---- */
@@ -694,12 +645,6 @@ static void pointers(int unused)
 
 /* ---- memory of another process ---- */
 
-struct shown {
-    struct ddpi_cu_ipc_handle handle;
-    ddpi_cu_deviceptr at, base;
-    size_t size;
-};
-
 static void show(int line, ddpi_cu_deviceptr at)
 {
     struct shown shown = {.at = at};
@@ -780,6 +725,64 @@ static pid_t start_owner(int *ret_line)
     close(line[1]);
     *ret_line = line[0];
     return owner;
+}
+
+/* Each helper is a thread, so that one that waits hides nothing of the others. */
+static void print_waiting(struct act helpers[STEPS])
+{
+    const char *lead = "others ARE BLOCKED in ";
+    for (int step = 0; step < STEPS; step++)
+        if (helpers[step].at != 2) {
+            printf("%s%s", lead, steps[step]);
+            lead = ", ";
+        }
+    if (*lead != ',')
+        printf("others GO ON");
+}
+
+static void held(int number)
+{
+    enum { HELD_MS = 700, AFTER_MS = 4000 };
+    struct act first = {.call = blockers[number].call}, helpers[STEPS] = {0};
+    int line;
+    pid_t owner = start_owner(&line);
+    open_scene();
+    for (unsigned i = 0; i < 4; i++)
+        foreign = take(line);
+    pageable = malloc(8 * MIB);
+    memset(pageable, 1, 8 * MIB);
+    MUST(scene.cuda->mem_alloc(&spare, 1000));
+    MUST(scene.cuda->mem_alloc(&large_spare, 256 * (size_t)MIB));
+    MUST(scene.cuda->mem_host_alloc(&spare_host, 4 * MIB, 0));
+    if (strstr(blockers[number].name, "cuMemAlloc") != NULL) {
+        MUST(scene.cuda->mem_free(spare));
+        MUST(scene.cuda->mem_free(large_spare));
+    }
+    hold(scene.device.stream, GATE, 1);
+    pthread_create(&first.thread, NULL, run_blocker, &first);
+    await(&first.at, 1, 1000);
+    nap_ms(100);
+    bool returned = first.at == 2;
+    for (int step = 0; step < STEPS; step++) {
+        helpers[step].step = step;
+        pthread_create(&helpers[step].thread, NULL, run_helper, &helpers[step]);
+    }
+    for (int step = 0; step < STEPS; step++)
+        await(&helpers[step].at, 2, HELD_MS / STEPS);
+    printf("held: %-31s %s; ", blockers[number].name,
+           returned        ? "returns at once     "
+           : first.at != 2 ? "waits for the stream"
+                           : "returns late        ");
+    print_waiting(helpers);
+    ddpi_words_set(&scene.words, GATE, 1);
+    if (!await(&first.at, 2, AFTER_MS))
+        printf("; THE CALL NEVER ENDS");
+    else if (first.result != 0)
+        printf("; result %d", first.result);
+    printf("\n");
+    fflush(NULL);
+    kill(owner, SIGKILL);
+    _exit(0);
 }
 
 static void ipc(int unused)
