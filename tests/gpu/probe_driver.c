@@ -288,12 +288,38 @@ static void *run_blocker(void *arg)
 }
 
 /* What a thread of the library does while the program's thread is in the driver. */
-static const char *const steps[] = {"pointer attributes", "address range",  "get IPC handle",
-                                    "open IPC handle",    "query a stream", "launch",
-                                    "write a word",       "copy DtoD",      "copy DtoH pinned",
-                                    "copy HtoD pinned",   "allocate",       "allocate pinned",
-                                    "make a stream",      "end of a kernel"};
-enum { STEPS = sizeof steps / sizeof *steps };
+enum step {
+    ATTRIBUTES,
+    RANGE,
+    GET_HANDLE,
+    OPEN_HANDLE,
+    QUERY,
+    LAUNCH,
+    WRITE,
+    COPY_DEVICE,
+    COPY_OUT,
+    COPY_IN,
+    ALLOCATE,
+    ALLOCATE_PINNED,
+    MAKE_STREAM,
+    END_OF_KERNEL,
+    STEPS
+};
+
+static const char *const steps[] = {[ATTRIBUTES] = "pointer attributes",
+                                    [RANGE] = "address range",
+                                    [GET_HANDLE] = "get IPC handle",
+                                    [OPEN_HANDLE] = "open IPC handle",
+                                    [QUERY] = "query a stream",
+                                    [LAUNCH] = "launch",
+                                    [WRITE] = "write a word",
+                                    [COPY_DEVICE] = "copy DtoD",
+                                    [COPY_OUT] = "copy DtoH pinned",
+                                    [COPY_IN] = "copy HtoD pinned",
+                                    [ALLOCATE] = "allocate",
+                                    [ALLOCATE_PINNED] = "allocate pinned",
+                                    [MAKE_STREAM] = "make a stream",
+                                    [END_OF_KERNEL] = "end of a kernel"};
 
 static struct shown foreign; /* memory of another process */
 
@@ -306,37 +332,52 @@ static void make_step(int step)
     size_t size;
     unsigned attribute = DDPI_CU_POINTER_ATTRIBUTE_MEMORY_TYPE, type;
     void *value = &type, *pinned;
-    if (step == 0)
+    switch ((enum step)step) {
+    case ATTRIBUTES:
         (void)cuda->pointer_get_attributes(1, &attribute, &value, scene.a);
-    else if (step == 1)
+        break;
+    case RANGE:
         (void)cuda->mem_get_address_range(&base, &size, scene.a);
-    else if (step == 2)
+        break;
+    case GET_HANDLE:
         (void)cuda->ipc_get_mem_handle(&handle, scene.b);
-    else if (step == 3)
+        break;
+    case OPEN_HANDLE:
         MUST(cuda->ipc_open_mem_handle(&base, foreign.handle,
                                        DDPI_CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
-    else if (step == 4)
+        break;
+    case QUERY:
         (void)cuda->stream_query(scene.lanes[0]);
-    else if (step == 5) {
+        break;
+    case LAUNCH:
         launch(scene.lanes[0], scene.b, scene.a, 1 * MIB);
         stamp(scene.lanes[0], SEEN, 1);
-    } else if (step == 6)
+        break;
+    case WRITE:
         stamp(scene.lanes[1], SEEN + 2, 1);
-    else if (step == 7)
+        break;
+    case COPY_DEVICE:
         (void)cuda->memcpy_async(scene.b, scene.a, MIB, scene.lanes[1]);
-    else if (step == 8)
+        break;
+    case COPY_OUT:
         (void)cuda->memcpy_dtoh_async(scene.pinned + 4 * MIB, scene.a, MIB, scene.lanes[1]);
-    else if (step == 9)
+        break;
+    case COPY_IN:
         (void)cuda->memcpy_htod_async(scene.b, scene.pinned + 6 * MIB, MIB, scene.lanes[1]);
-    else if (step == 10)
+        break;
+    case ALLOCATE:
         MUST(cuda->mem_alloc(&base, 3000));
-    else if (step == 11)
+        break;
+    case ALLOCATE_PINNED:
         MUST(cuda->mem_host_alloc(&pinned, 8192, 0));
-    else if (step == 12)
+        break;
+    case MAKE_STREAM:
         MUST(cuda->stream_create(&stream, DDPI_CU_STREAM_NON_BLOCKING));
-    else
+        break;
+    default: /* the end of what was launched */
         while (ddpi_words_get(&scene.words, SEEN) != 1)
             nap_ms(0.01);
+    }
 }
 
 static void *run_helper(void *arg)
@@ -364,14 +405,16 @@ static void queues(int connections)
 {
     static const int counts[] = {4, 8, 12, 16, 24, 32, MANY_STREAMS};
     ddpi_cu_stream streams[MANY_STREAMS];
-    if (connections > 0) { /* as Megatron-LM sets it */
-        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1", 1);
-        printf("queues: CUDA_DEVICE_MAX_CONNECTIONS=1:\n");
+    if (connections > 0) { /* 1, as Megatron-LM sets it, and the most that there are */
+        char text[16];
+        snprintf(text, sizeof text, "%d", connections);
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", text, 1);
+        printf("queues: CUDA_DEVICE_MAX_CONNECTIONS=%d:\n", connections);
     }
     open_scene();
     for (int i = 0; i < MANY_STREAMS; i++)
         MUST(scene.cuda->stream_create(&streams[i], DDPI_CU_STREAM_NON_BLOCKING));
-    for (unsigned k = 0; k < (connections > 0 ? 1 : sizeof counts / sizeof *counts); k++) {
+    for (unsigned k = 0; k < (connections == 1 ? 1 : sizeof counts / sizeof *counts); k++) {
         uint32_t turn = k + 1;
         int arrived = 0;
         for (int i = 0; i < counts[k]; i++) {
@@ -935,14 +978,23 @@ static const struct {
     void (*run)(int argument);
     int argument, limit_s;
 } probes[] = {
-    {"pointers", pointers, 0, 10}, {"costs", costs, 0, 15},
-    {"queues", queues, 0, 10},     {"queues", queues, 1, 10},
-    {"copies", copies, 0, 10},     {"copies", copies, 1, 10},
-    {"copies", copies, 2, 10},     {"blocking", blocking_launches, 0, 6},
-    {"ipc", ipc, 0, 12},           {"opening", opening, 0, 10},
-    {"leaving", leaving, 0, 8},    {"death", death, 0, 12},
-    {"turns", turns, 1, 8},        {"turns", turns, 2, 8},
-    {"turns", turns, 4, 10},       {"turns", turns, 8, 12},
+    {"pointers", pointers, 0, 10},
+    {"costs", costs, 0, 15},
+    {"queues", queues, 0, 10},
+    {"queues", queues, 1, 10},
+    {"queues", queues, 32, 10},
+    {"copies", copies, 0, 10},
+    {"copies", copies, 1, 10},
+    {"copies", copies, 2, 10},
+    {"blocking", blocking_launches, 0, 6},
+    {"ipc", ipc, 0, 12},
+    {"opening", opening, 0, 10},
+    {"leaving", leaving, 0, 8},
+    {"death", death, 0, 12},
+    {"turns", turns, 1, 8},
+    {"turns", turns, 2, 8},
+    {"turns", turns, 4, 10},
+    {"turns", turns, 8, 12},
 };
 
 static void run_child(const char *name, void (*run)(int), int argument, int limit_s)

@@ -21,30 +21,35 @@
  * stream is done, and later work of that stream waits for it. Until then the buffers belong to the
  * operation.
  *  - The first call decides in which device and context the communicator works: those of the
- * buffers; for virtual memory, which has no context, the current one. The
- * first collective that GPUs have kernels for blocks until all ranks make theirs.
- *  - Later calls block while 256 operations are enqueued. Sometimes they block until all enqueued
- *    operations are done: when freed memory of other ranks has to be unmapped, in calls on host
- * memory, and in calls with @count 0.
+ *    buffers; for virtual memory, which has no context, the current one. The first collective that
+ *    GPUs have kernels for blocks until all ranks make theirs.
+ *  - Later calls block while 256 operations, or slices of them, are enqueued. Sometimes they block
+ *    until all enqueued operations are done: when freed memory of other ranks has to be unmapped,
+ *    in calls on host memory, and in calls with @count 0.
  *  - Operations run in the order of the calls, even on different streams. ddp_send() waits for the
  *    receiver, unless that is this rank. Buffers must be aligned to their elements.
- *  - Gather, scatter, all_to_all, parts of different sizes, and reductions that GPUs have no kernel
- *    for (ddprun/comm_types.h) go through 8 MiB of pinned host memory, a slice of at most 2 MiB at
- * a time, by the algorithms for host memory, and give the bits that these give.
+ *  - If two ranks share a GPU, all collectives go through 16 MiB of pinned host memory, a slice of
+ *    at most 4 MiB at a time, by the algorithms for host memory, and give the bits that these give.
+ *    On any GPUs so do gather, scatter, all_to_all, parts of different sizes, lists of buffers, and
+ *    reductions that GPUs have no kernel for (ddprun/comm_types.h). The call enqueues all of it,
+ *    and the library's thread does not call the driver meanwhile, so the program may.
  *  - An operation waits in a few phases, each of which has the timeout; one that fails may take
- * several.
+ *    several.
  *  - If an operation fails after the call has returned, the stream goes on, and the output is
- * undefined. Synchronize the stream, then call ddp_comm_check(). Until all survivors have called
+ *    undefined. Synchronize the stream, then call ddp_comm_check(). Until all survivors have called
  *    ddp_comm_destroy(), output buffers of the failed operation may still be written to.
  *  - DDP_E_INVALID: managed memory, memory of another device, freed memory, a stream that is being
  *    captured. An operation cannot be part of a CUDA graph.
  *  - ddp_comm_destroy() aborts enqueued operations: synchronize the stream first, and call it
- * before cudaDeviceReset().
- *  - Calls that wait for the whole device, as cudaFree() and the loading of kernels may, wait for
- *    enqueued operations and so for other ranks. Load your kernels before the first operation.
- *  - The library's own streams have the highest priority. With CUDA_DEVICE_MAX_CONNECTIONS=1 a
- * stream of the program with that priority may block them while it waits for an operation; then
- * both wait until the timeout.
+ *    before cudaDeviceReset().
+ *  - Calls that wait for the whole device, as cudaFree() and the loading of kernels, wait for
+ *    enqueued operations and so for other ranks; and the driver blocks launches of all threads
+ *    meanwhile. Where each rank has a GPU of its own, and for messages, the library's thread
+ *    launches during an operation: there such a call may wait for ever. Load your kernels before
+ *    the first operation, and free memory when the stream is synchronized.
+ *  - A stream that waits for an operation occupies one of the hardware queues of the process: 8, or
+ *    CUDA_DEVICE_MAX_CONNECTIONS, at most 32. Ranks that are threads of one process, and
+ *    communicators that work at the same time, need one for each such stream and some to spare.
  *
  * Threads: any thread may use a communicator until it is destroyed, also several at once; their
  * operations run in the order in which the calls came, which must be the same on all ranks.
