@@ -40,6 +40,7 @@ struct gear {
     ddpi_cu_deviceptr send, recv, many;
     size_t free_bytes;
     unsigned descriptors;
+    struct report *report;
 };
 
 /* A call of the test's own may be the one that is made to fail, which fails once. */
@@ -471,6 +472,102 @@ START_TEST(the_driver_refuses_a_call)
 }
 END_TEST
 
+/* ---- refusals that come when the operation has begun ---- */
+
+enum { SMALL = 1000, PATIENCE_TURNS = 60 * 1000 };
+
+static ddp_status reduce_small(const struct gear *gear, ddp_comm *comm, bool is_request,
+                               ddpi_cu_stream stream, struct ddp_error *error)
+{
+    const struct ddp_operation operation = {.size = sizeof operation,
+                                            .kind = DDP_KIND_ALL_REDUCE,
+                                            .send = at(gear->send),
+                                            .recv = at(gear->recv),
+                                            .count = SMALL,
+                                            .dtype = DDP_INT32,
+                                            .op = DDP_SUM,
+                                            .stream = stream};
+    ddp_request *request;
+    int done;
+    if (!is_request)
+        return ddp_run(comm, &operation, error);
+    ddp_status status = ddp_start(comm, &operation, &request, error);
+    if (status != DDP_OK)
+        return status;
+    atomic_fetch_add(&gear->report->steps, 1); /* the other rank comes now */
+    status = ddp_request_wait(request, 0, &done, error);
+    ddp_request_free(request);
+    return status;
+}
+
+static void await_first_rank(struct world *world)
+{
+    for (unsigned turn = 0; atomic_load(&world->reports[0].steps) == 0; turn++) {
+        CHECK(turn < PATIENCE_TURNS);
+        poll(NULL, 0, 1);
+    }
+}
+
+/* What counts as done has its result: rank 0's stamp is there before the driver refuses something,
+ * and the other rank comes after that. world->stage: as a request. */
+static void refuse_late(struct world *world, uint32_t rank)
+{
+    struct gear gear;
+    int32_t seen[SMALL];
+    struct ddp_error error = {0};
+    open_gear(&gear, world, rank);
+    gear.report = &world->reports[rank];
+    struct ddp_comm_options options = world_options(world, rank);
+    ddp_comm *comm;
+    CHECK_OK(ddp_comm_init(&options, &comm, err));
+    CHECK_OK(call(&gear, comm, 0, err)); /* in one slice: COUNT floats are less than 4 MiB */
+    CU(gear.cuda.stream_synchronize(gear.stream));
+    for (int32_t i = 0; i < SMALL; i++)
+        seen[i] = i + (int32_t)rank;
+    CU(gear.cuda.memcpy_htod_async(gear.send, seen, sizeof seen, gear.stream));
+    CU(gear.cuda.memset_d8_async(gear.recv, 0x77, sizeof seen, gear.stream));
+    CU(gear.cuda.stream_synchronize(gear.stream));
+    if (rank == 1)
+        await_first_rank(world);
+    ddp_status status = reduce_small(&gear, comm, world->stage == 1, gear.stream, &error);
+    atomic_fetch_add(&gear.report->steps, 1);
+    TRY(gear.cuda.stream_synchronize(gear.stream));
+    if (status == DDP_OK)
+        status = ddp_comm_check(comm, &error);
+    CU(gear.cuda.memcpy_dtoh_async(seen, gear.recv, sizeof seen, gear.stream));
+    CU(gear.cuda.stream_synchronize(gear.stream));
+    for (int32_t i = 0; i < SMALL; i++)
+        CHECK(status != DDP_OK || seen[i] == 2 * i + 1);
+    put_report(world, rank, status, &error);
+    ddp_comm_destroy(comm);
+    _exit(0);
+}
+
+START_TEST(what_is_refused_late_is_no_success)
+{
+    static const char *const faults[] = {"cuLaunchKernel:4:801", "cuStreamWaitValue32:4:801",
+                                         "cuStreamWriteValue32:4:801"};
+    if (!rig_driver_is_host())
+        SKIP("the driver of tests/cuda");
+    struct world world = {.nranks = 2, .timeout_ms = LONG_MS, .stage = (uint32_t)_i % 2};
+    setenv("DDP_HOST_CUDA_DEVICES", "1", 1);
+    world_open(&world);
+    for (uint32_t rank = 0; rank < world.nranks; rank++) {
+        if (!world_fork(&world, rank))
+            continue;
+        if (rank == 0)
+            setenv("DDP_HOST_CUDA_FAIL", faults[_i / 2], 1);
+        refuse_late(&world, rank);
+    }
+    world_join(&world);
+    const struct report *own = &world.reports[0];
+    ck_assert_msg(own->status == DDP_E_CUDA &&
+                      strstr(own->error.msg, "CUDA_ERROR_NOT_SUPPORTED") != NULL,
+                  "%s: %s", faults[_i / 2], own->error.msg);
+    world_close(&world);
+}
+END_TEST
+
 /* ---- a stream that hangs ---- */
 
 static void *abort_soon(void *comm)
@@ -636,6 +733,53 @@ static void fault(struct world *world, uint32_t rank)
     _exit(0);
 }
 
+/* No operation is under way. */
+static void fault_alone(struct world *world, uint32_t rank)
+{
+    struct gear gear;
+    struct ddpi_kernels kernels;
+    void *page;
+    ddpi_cu_deviceptr address;
+    struct ddp_error error = {0}, again = {0};
+    open_gear(&gear, world, rank);
+    struct ddp_comm_options options = world_options(world, rank);
+    ddp_comm *comm;
+    CHECK_OK(ddp_comm_init(&options, &comm, err));
+    CHECK_OK(call(&gear, comm, 0, err));
+    CU(gear.cuda.stream_synchronize(gear.stream));
+    ddpi_kernels_init(&kernels, &gear.cuda);
+    CHECK_OK(ddpi_kernels_load(&kernels, err));
+    CU(gear.cuda.mem_host_alloc(&page, sizeof(uint32_t), DDPI_CU_MEMHOSTALLOC_DEVICEMAP));
+    CU(gear.cuda.mem_host_get_device_pointer(&address, page, 0));
+    *(uint32_t *)page = 1; /* the kernel need not wait */
+    enqueue_a_fault(&gear, &kernels, address);
+    CHECK(gear.cuda.stream_synchronize(gear.stream) != DDPI_CU_SUCCESS);
+    ddp_status status = ddp_comm_check(comm, &error);
+    CHECK(ddp_comm_check(comm, &again) == status && strcmp(again.msg, error.msg) == 0);
+    CHECK(call(&gear, comm, 0, &again) != DDP_OK);
+    put_report(world, rank, status, &error);
+    ddp_comm_destroy(comm);
+    _exit(0);
+}
+
+START_TEST(a_kernel_fails_beside_operations)
+{
+    struct world world = {.nranks = 2, .timeout_ms = LONG_MS};
+    world_open(&world);
+    for (uint32_t rank = 0; rank < world.nranks; rank++)
+        if (world_fork(&world, rank))
+            fault_alone(&world, rank);
+    world_join(&world);
+    for (uint32_t rank = 0; rank < world.nranks; rank++) {
+        const struct report *report = &world.reports[rank];
+        ck_assert_msg(report->status == DDP_E_CUDA &&
+                          strstr(report->error.msg, "the GPU failed") != NULL,
+                      "rank %u: %s", rank, report->error.msg);
+    }
+    world_close(&world);
+}
+END_TEST
+
 START_TEST(a_kernel_fails)
 {
     struct world world = {.nranks = 3, .timeout_ms = LONG_MS};
@@ -695,10 +839,12 @@ Suite *test_suite(void)
     tcase_add_loop_test(failures, a_stream_hangs, 0, 2);
     tcase_add_test(failures, a_slow_gpu_is_waited_for);
     tcase_add_test(failures, a_kernel_fails);
+    tcase_add_test(failures, a_kernel_fails_beside_operations);
     tcase_add_test(failures, a_rank_leaves);
     suite_add_tcase(suite, failures);
     TCase *refusals = tcase_create("refusals");
     add_worlds(refusals, the_driver_refuses_a_call, 0, FUNCTIONS);
+    tcase_add_loop_test(refusals, what_is_refused_late_is_no_success, 0, 6);
     suite_add_tcase(suite, refusals);
     return suite;
 }

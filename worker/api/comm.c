@@ -104,10 +104,9 @@ ddp_status ddp_comm_get_stats(const ddp_comm *comm, struct ddp_comm_stats *ret_s
 ddp_status ddp_comm_check(ddp_comm *comm, struct ddp_error *err)
 {
     ddp_status status = ddpi_comm_check_home(comm, err);
-    if (status != DDP_OK)
-        return status;
-    ddpi_memories_check(&comm->memories);
-    return ddpi_comm_report(comm, err);
+    if (status == DDP_OK)
+        status = ddpi_memories_check(&comm->memories, err);
+    return status == DDP_OK ? ddpi_comm_report(comm, err) : status;
 }
 
 uint32_t ddp_comm_get_timeout(const ddp_comm *comm)

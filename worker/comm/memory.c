@@ -20,11 +20,13 @@ void ddpi_memories_read_stats(const struct ddpi_memories *memories, struct ddp_c
             memories->types[i]->read_stats(memories->open[i], stats);
 }
 
-void ddpi_memories_check(const struct ddpi_memories *memories)
+ddp_status ddpi_memories_check(const struct ddpi_memories *memories, struct ddp_error *err)
 {
-    for (unsigned i = 0; memories->types[i]->library != NULL; i++)
+    ddp_status status = DDP_OK;
+    for (unsigned i = 0; memories->types[i]->library != NULL && status == DDP_OK; i++)
         if (memories->open[i] != NULL && memories->types[i]->check != NULL)
-            memories->types[i]->check(memories->open[i]);
+            status = memories->types[i]->check(memories->open[i], err);
+    return status;
 }
 
 void ddpi_memories_destroy(struct ddpi_memories *memories)

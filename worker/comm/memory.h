@@ -58,9 +58,9 @@ struct ddpi_memory_type {
     /* Fill the members of @stats that only this type has; NULL: none. */
     void (*read_stats)(struct ddpi_memory *memory, struct ddp_comm_stats *stats);
 
-    /* Look for a failure of the device, and let the communicator fail with it. Any thread, also
-     * beside operations. NULL: there is none. */
-    void (*check)(struct ddpi_memory *memory);
+    /* Whether the device has failed: the sentence, once and for all. Any thread, also beside
+     * operations. NULL: it cannot. */
+    ddp_status (*check)(struct ddpi_memory *memory, struct ddp_error *err);
 
     /* Free everything; no run is left. NULL: there is nothing. */
     void (*destroy)(struct ddpi_memory *memory);
@@ -88,7 +88,7 @@ void ddpi_memories_init(struct ddpi_memories *memories,
                         const struct ddpi_memory_type *const *types);
 
 void ddpi_memories_read_stats(const struct ddpi_memories *memories, struct ddp_comm_stats *stats);
-void ddpi_memories_check(const struct ddpi_memories *memories);
+ddp_status ddpi_memories_check(const struct ddpi_memories *memories, struct ddp_error *err);
 void ddpi_memories_destroy(struct ddpi_memories *memories);
 
 #endif

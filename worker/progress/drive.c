@@ -112,6 +112,14 @@ static void settle(struct ddp_comm *comm, struct ddpi_run *run, ddp_status statu
     queue->thread_runs -= run->algorithm->execute != NULL;
 }
 
+/* Under the lock: the operation was settled, but end() has waited for its result in vain. */
+static void set_late_failure(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    run->status = comm->failed;
+    if (run->cause != NULL)
+        memcpy(run->cause, comm->cause, sizeof comm->cause);
+}
+
 /* Under the lock: after this the run may be gone. */
 static void tell_end(struct ddpi_run_queue *queue, struct ddpi_run *run)
 {
@@ -140,6 +148,9 @@ static bool run_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status stat
     pthread_mutex_lock(&comm->runs.lock);
     if (!holds_stream)
         settle(comm, run, status);
+    else if (status == DDP_OK && run->is_request && comm->failed != DDP_OK)
+        set_late_failure(comm, run);
+    status = run->status;
     void (*ended)(void *arg, ddp_status) = run->ended;
     void *arg = run->ended_arg;
     tell_end(&comm->runs, run);

@@ -111,7 +111,7 @@ static ddp_status take_buffers(struct ddpi_device *device, const struct ddpi_run
         return wrong_device(device, "the send buffer", send->ordinal, err);
     if (recv->memory != NULL && !is_in_context(device, recv))
         return wrong_device(device, "the receive buffer", recv->ordinal, err);
-    if (run->task.list != NULL) /* no kernel moves it */
+    if (run->task.list != NULL) /* it is copied, whatever its alignment */
         return DDP_OK;
     if (send->memory != NULL)
         status = check_alignment(&run->task, run->task.send, "the send buffer", err);
@@ -297,9 +297,9 @@ static void cuda_read_stats(struct ddpi_memory *memory, struct ddp_comm_stats *s
     ddpi_device_read_stats(device_of(memory), stats);
 }
 
-static void cuda_check(struct ddpi_memory *memory)
+static ddp_status cuda_check(struct ddpi_memory *memory, struct ddp_error *err)
 {
-    ddpi_device_check(device_of(memory));
+    return ddpi_device_check(device_of(memory), err);
 }
 
 static void cuda_destroy(struct ddpi_memory *memory)

@@ -9,6 +9,7 @@
 #include "mem.h"
 #include "peer_card.h"
 #include "reduce.h"
+#include "refused_run.h"
 #include "runs.h"
 #include "staged_run.h"
 #include "steps.h"
@@ -18,11 +19,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 enum {
     STALE_MAX = 32,   /* close mappings when this many are stale */
     REFUSED_MAX = 16, /* or when this many could not be opened since then */
     LANES_MS = 500,   /* for work in the lanes after a failure */
+    FAIL_MS = 100,    /* for the communicator's thread to see a failure of the GPU */
 };
 
 /* ---- what it holds ---- */
@@ -176,15 +179,27 @@ static void let_lanes_finish(const struct ddpi_device *device)
     }
 }
 
-/* Allow the communicator's thread what a capture in another thread of the program forbids to all;
- * and let its pauses be short. */
-static void tune_thread(struct ddpi_device *device)
+/* Allow the communicator's thread what a capture in another thread of the program forbids to all.
+ */
+static void permit_captures(struct ddpi_device *device)
 {
-    if (device->tuned)
+    if (device->permitted)
         return;
-    device->tuned = true;
+    device->permitted = true;
     (void)ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
-    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+}
+
+/* The caller's stream reaches @ticket. The pauses of this thread are to be short. */
+static ddp_status await_stream(struct ddpi_device *device, struct ddpi_run *run)
+{
+    struct ddpi_wait wait = ddpi_device_wait(&run->task);
+    if (!device->tuned)
+        (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+    device->tuned = true;
+    device->progress.at_us = ddpi_gated_of(run)->enqueued_us;
+    ddp_status status = ddpi_gate_await(device, ddpi_gated_of(run)->first, &wait);
+    ddpi_device_stage(device, DDPI_STAGE_STREAM);
+    return status;
 }
 
 static ddp_status run_collective(struct ddpi_device *device, struct ddpi_run *run)
@@ -221,18 +236,15 @@ static struct ddpi_device *device_of_run(struct ddpi_run *run)
 static ddp_status device_execute(struct ddp_comm *comm, struct ddpi_run *run)
 {
     struct ddpi_device *device = device_of_run(run);
-    struct ddpi_wait wait = ddpi_device_wait(&run->task);
     struct ddp_error err;
     (void)comm;
-    tune_thread(device);
+    permit_captures(device);
     ddpi_cu_result result = device->cuda.ctx_push_current(device->context);
     if (result != DDPI_CU_SUCCESS)
         return ddpi_device_fail(
             device, ddpi_cuda_error(&device->cuda, &err, result, "use the context of the buffers"),
             &err);
-    device->progress.at_us = ddpi_gated_of(run)->enqueued_us;
-    ddp_status status = ddpi_gate_await(device, ddpi_gated_of(run)->last, &wait);
-    ddpi_device_stage(device, DDPI_STAGE_STREAM);
+    ddp_status status = await_stream(device, run);
     if (status == DDP_OK)
         status = ddpi_call_is_message(&run->task.call) ? run_message(device, run)
                                                        : run_collective(device, run);
@@ -244,18 +256,17 @@ static ddp_status device_execute(struct ddp_comm *comm, struct ddpi_run *run)
 
 static ddp_status staged_execute(struct ddp_comm *comm, struct ddpi_run *run)
 {
+    struct ddpi_device *device = device_of_run(run);
     (void)comm;
-    return ddpi_staged_run(device_of_run(run), run);
+    ddp_status status = await_stream(device, run);
+    return status == DDP_OK ? ddpi_staged_run(device, run) : status;
 }
 
 static ddp_status barrier_execute(struct ddp_comm *comm, struct ddpi_run *run)
 {
     struct ddpi_device *device = device_of_run(run);
-    struct ddpi_wait wait = ddpi_device_wait(&run->task);
     (void)comm;
-    device->progress.at_us = ddpi_gated_of(run)->enqueued_us;
-    ddp_status status = ddpi_gate_await(device, ddpi_gated_of(run)->last, &wait);
-    ddpi_device_stage(device, DDPI_STAGE_STREAM);
+    ddp_status status = await_stream(device, run);
     if (status == DDP_OK)
         status = ddpi_device_gather(device, &run->task, device->opens, 1);
     ddpi_device_stage(device, DDPI_STAGE_EXCHANGE);
@@ -266,15 +277,11 @@ static ddp_status barrier_execute(struct ddp_comm *comm, struct ddpi_run *run)
 static ddp_status alone_execute(struct ddp_comm *comm, struct ddpi_run *run)
 {
     struct ddpi_device *device = device_of_run(run);
-    struct ddpi_wait wait = ddpi_device_wait(&run->task);
-    uint32_t ticket = ddpi_gated_of(run)->last;
+    uint32_t word = DDPI_WORD_ALONE + ddpi_gated_of(run)->last % DDPI_GATED_MAX;
     (void)comm;
-    device->progress.at_us = ddpi_gated_of(run)->enqueued_us;
-    ddp_status status = ddpi_gate_await(device, ticket, &wait);
-    ddpi_device_stage(device, DDPI_STAGE_STREAM);
+    ddp_status status = await_stream(device, run);
     if (status == DDP_OK)
-        run->task.found_non_finite =
-            ddpi_words_get(&device->words, DDPI_WORD_ALONE + ticket % DDPI_GATED_MAX) != 0;
+        run->task.found_non_finite = ddpi_words_get(&device->words, word) != 0;
     return status;
 }
 
@@ -283,6 +290,7 @@ static void device_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status s
     (void)comm;
     (void)status;
     ddpi_gate_end(device_of_run(run), run);
+    (void)ddpi_device_check_refusal(device_of_run(run)); /* of what comes after the last stamp */
     ddpi_free((void *)(uintptr_t)run->task.list);
     run->task.list = NULL;
 }
@@ -291,9 +299,13 @@ static void device_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status s
  * stream alone. */
 static void staged_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
 {
+    struct ddpi_device *device = device_of_run(run);
     device_end(comm, run, status);
-    if (status == DDP_OK && run->is_request)
-        ddpi_staged_await_upload(device_of_run(run), run);
+    if (status != DDP_OK || !run->is_request)
+        return;
+    ddpi_staged_await_upload(device, run);
+    ddpi_device_stage(device, DDPI_STAGE_COMPLETION);
+    ddpi_gate_publish_stages(device);
 }
 
 enum way { WAY_GPU, WAY_STAGED, WAY_BARRIER, WAY_ALONE };
@@ -417,13 +429,12 @@ ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_run *run,
     return put(device, run, stream, err);
 }
 
-void ddpi_device_check(struct ddpi_device *device)
+/* Whether the GPU has failed: the driver then says so of every call. */
+static void look_for_failure(struct ddpi_device *device)
 {
     struct ddp_error err;
-    if (pthread_mutex_trylock(&device->submit_lock) != 0)
-        return; /* who enqueues will see it */
-    if (device->equipped && device->unfit == DDP_OK &&
-        device->cuda.ctx_push_current(device->context) == DDPI_CU_SUCCESS) {
+    unsigned mode = ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
+    if (device->cuda.ctx_push_current(device->context) == DDPI_CU_SUCCESS) {
         ddpi_cu_result result = device->cuda.stream_query(device->lanes[0].stream);
         if (result != DDPI_CU_SUCCESS && result != DDPI_CU_ERROR_NOT_READY)
             ddpi_gate_refuse(device,
@@ -432,7 +443,54 @@ void ddpi_device_check(struct ddpi_device *device)
                              &err);
         (void)device->cuda.ctx_pop_current(NULL);
     }
-    pthread_mutex_unlock(&device->submit_lock);
+    (void)ddpi_device_capture_mode(device, mode);
+}
+
+/* Let the communicator fail, so that the other ranks hear of it: by an operation that waits for the
+ * GPU, for which its thread has a moment, or by one that fails at once. */
+static void fail_soon(struct ddpi_device *device, ddp_status refused)
+{
+    const uint64_t one = 1;
+    struct ddp_comm *comm = device->comm;
+    struct ddpi_run run = {.task.call.operation = DDPI_BARRIER};
+    pthread_mutex_lock(&comm->runs.lock);
+    bool idle = ddpi_runs_are_idle(comm);
+    if (idle) {
+        ddpi_refused_init(&run, refused, device->refusal.msg);
+        ddpi_runs_carry_out_locked(comm, &run);
+    }
+    pthread_mutex_unlock(&comm->runs.lock);
+    if (!idle)
+        (void)!write(comm->bell, &one, sizeof one);
+    for (unsigned i = 0; !idle && i < FAIL_MS && comm->failed == DDP_OK; i++)
+        (void)poll(NULL, 0, 1);
+}
+
+static bool is_own_thread(struct ddp_comm *comm)
+{
+    pthread_mutex_lock(&comm->runs.lock);
+    bool is = comm->runs.has_thread && pthread_equal(comm->runs.thread, pthread_self());
+    pthread_mutex_unlock(&comm->runs.lock);
+    return is;
+}
+
+/* The communicator's thread never waits for the driver, also not in a function of the program that
+ * it calls. Who enqueues sees a failure itself. */
+ddp_status ddpi_device_check(struct ddpi_device *device, struct ddp_error *err)
+{
+    bool is_thread = is_own_thread(device->comm);
+    if (!is_thread && atomic_load(&device->refused) == DDP_OK &&
+        pthread_mutex_trylock(&device->submit_lock) == 0) {
+        if (device->equipped && device->unfit == DDP_OK)
+            look_for_failure(device);
+        pthread_mutex_unlock(&device->submit_lock);
+    }
+    ddp_status refused = (ddp_status)atomic_load_explicit(&device->refused, memory_order_acquire);
+    if (refused == DDP_OK)
+        return DDP_OK;
+    if (!is_thread && device->comm->failed == DDP_OK)
+        fail_soon(device, refused);
+    return ddpi_error_set(err, refused, "rank %u: %s", device->comm->rank, device->refusal.msg);
 }
 
 void ddpi_device_read_stats(struct ddpi_device *device, struct ddp_comm_stats *stats)

@@ -3,8 +3,9 @@
  *
  * An operation is enqueued: the caller's stream writes a word when it gets there, and then waits
  * for a word of the host. The communicator's thread does the rest, one operation after the
- * other. The ring engine on host memory (ring_engine.h) carries all that ranks tell each other
- * meanwhile, so headers, deadlines, deaths and aborts are the same for both.
+ * other; of those that are staged, the caller enqueues the copies, too. The ring engine on host
+ * memory (ring_engine.h) carries all that ranks tell each other meanwhile, so headers, deadlines,
+ * deaths and aborts are the same for both.
  */
 #ifndef DDPI_DEVICE_H
 #define DDPI_DEVICE_H
@@ -25,9 +26,9 @@ void ddpi_device_destroy(struct ddpi_device *device);
 ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_run *run,
                               ddpi_cu_stream stream, struct ddp_error *err);
 
-/* Ask the driver whether the GPU has failed, as the communicator's thread does not while a stream
- * may wait for it. Then the communicator fails. */
-void ddpi_device_check(struct ddpi_device *device);
+/* What the driver has refused, or what it says of a GPU that has failed, with the rank's sentence;
+ * then the communicator fails when it next waits for a stream. Any thread. */
+ddp_status ddpi_device_check(struct ddpi_device *device, struct ddp_error *err);
 
 void ddpi_device_read_stats(struct ddpi_device *device, struct ddp_comm_stats *stats);
 

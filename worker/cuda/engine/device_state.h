@@ -29,7 +29,7 @@ enum {
     DDPI_HALVES = 2,      /* of the pinned memory of staged operations */
 
     DDPI_WORD_GATE = DDPI_GATED_MAX,
-    DDPI_WORD_HALVES, /* the last ticket that has used each half */
+    DDPI_WORD_HALVES, /* how many slices were staged when the last one left each half */
     DDPI_WORD_LANES = DDPI_WORD_HALVES + DDPI_HALVES,
     DDPI_WORD_NON_FINITE = DDPI_WORD_LANES + DDPI_LANES, /* set by kernels that check results */
     DDPI_WORD_ALONE,                                     /* the same in a world of one, by ticket */
@@ -82,7 +82,7 @@ struct ddpi_progress {
 /* The state of a run (run.h) of this type. */
 struct ddpi_gated {
     uint32_t first, last; /* tickets */
-    uint32_t first_half;  /* where its first slice is staged */
+    uint32_t first_turn;  /* of its first slice, if it is staged */
     uint64_t enqueued_us;
 };
 DDPI_RUN_STATE_FITS(struct ddpi_gated);
@@ -91,8 +91,7 @@ DDPI_RUN_STATE_FITS(struct ddpi_gated);
 struct ddpi_staging {
     uint8_t *host; /* NULL: no operation was staged yet */
     ddpi_cu_deviceptr device;
-    uint32_t turn;                   /* slices ever staged */
-    uint32_t last_used[DDPI_HALVES]; /* the ticket */
+    uint32_t turn; /* slices ever staged */
 };
 
 struct ddpi_device {
@@ -120,7 +119,7 @@ struct ddpi_device {
     uint8_t *opens;              /* by rank: it can open what it has to read for that */
     struct ddpi_progress progress;
 
-    bool tuned;                  /* the communicator's thread is prepared for this work */
+    bool tuned, permitted;       /* the communicator's thread is prepared for this work */
     pthread_mutex_t submit_lock; /* held by a thread that enqueues, and before that prepares */
     bool equipped;               /* all of the above was made */
     ddp_status unfit;            /* DDP_OK: and is complete */

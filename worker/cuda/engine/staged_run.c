@@ -19,6 +19,7 @@
  */
 #include "staged_run.h"
 
+#include "clock.h"
 #include "drive.h"
 #include "error.h"
 #include "host_memory.h"
@@ -27,7 +28,9 @@
 #include "steps.h"
 #include "stream_gate.h"
 
-enum { HALF = 4 * 1024 * 1024, STAGING = 2 * DDPI_HALVES * HALF };
+#include <poll.h>
+
+enum { HALF = 4 * 1024 * 1024, STAGING = 2 * DDPI_HALVES * HALF, UPLOAD_MS = 500 };
 _Static_assert((size_t)DDPI_WORLD_MAX *DDPI_DTYPE_SIZE_MOST <= HALF,
                "a slice has an element for each rank");
 
@@ -149,11 +152,10 @@ static ddp_status copy_slice(const struct staged *staged, bool receives, uint64_
 static ddp_status enqueue_download(const struct staged *staged, uint32_t index, uint32_t ticket,
                                    ddpi_cu_stream stream, struct ddp_error *err)
 {
-    struct ddpi_staging *staging = &staged->device->staging;
-    uint32_t turn = staging->turn++, half = turn % DDPI_HALVES;
-    ddp_status status = ddpi_words_hold(&staged->device->words, DDPI_WORD_HALVES + half,
-                                        staging->last_used[half], stream, err);
-    staging->last_used[half] = ticket;
+    uint32_t turn = staged->device->staging.turn++;
+    ddp_status status =
+        ddpi_words_hold(&staged->device->words, DDPI_WORD_HALVES + turn % DDPI_HALVES,
+                        turn + 1 - DDPI_HALVES, stream, err);
     if (status == DDP_OK)
         status = copy_slice(staged, false, index, turn, stream, err);
     return status == DDP_OK ? ddpi_gate_stamp(staged->device, ticket, stream, err) : status;
@@ -167,7 +169,7 @@ static ddp_status enqueue_upload(const struct staged *staged, uint32_t index, ui
         status = copy_slice(staged, true, index, turn, stream, err);
     if (status != DDP_OK)
         return status;
-    return ddpi_words_stamp(&staged->device->words, DDPI_WORD_HALVES + turn % DDPI_HALVES, ticket,
+    return ddpi_words_stamp(&staged->device->words, DDPI_WORD_HALVES + turn % DDPI_HALVES, turn + 1,
                             stream, err);
 }
 
@@ -182,7 +184,7 @@ static ddp_status enqueue_slices(struct ddpi_device *device, const struct ddpi_r
         if (i + 1 < count)
             status = enqueue_download(&staged, i + 1, first + i + 1, stream, err);
         if (status == DDP_OK)
-            status = enqueue_upload(&staged, i, first + i, gated->first_half + i, stream, err);
+            status = enqueue_upload(&staged, i, first + i, gated->first_turn + i, stream, err);
     }
     return status;
 }
@@ -209,7 +211,7 @@ static ddp_status exchange_slice(struct staged *staged, struct ddpi_run *run, ui
 {
     struct ddpi_device *device = staged->device;
     struct ddpi_run inner = {.wait = *wait};
-    uint32_t turn = ddpi_gated_of(run)->first_half + (uint32_t)index;
+    uint32_t turn = ddpi_gated_of(run)->first_turn + (uint32_t)index;
     uint8_t *out = device->staging.host + place(turn, false);
     uint8_t *in = device->staging.host + place(turn, true);
     inner.task = ddpi_slice_task(&staged->slices, index, staged->sends ? out : in,
@@ -283,10 +285,8 @@ ddp_status ddpi_staged_run(struct ddpi_device *device, struct ddpi_run *run)
         if (counts == NULL)
             return fail_nomem(device, comm->world_size * 2 * sizeof *counts);
     }
-    device->progress.at_us = ddpi_gated_of(run)->enqueued_us;
-    ddp_status status = ddpi_gate_await(device, ddpi_gated_of(run)->first, &wait);
-    ddpi_device_stage(device, DDPI_STAGE_STREAM);
-    if (status == DDP_OK && ddpi_call_is_in_pairs(&called.call) && comm->world_size > 1)
+    ddp_status status = DDP_OK;
+    if (ddpi_call_is_in_pairs(&called.call) && comm->world_size > 1)
         status = agree(&staged);
     ddpi_device_stage(device, DDPI_STAGE_EXCHANGE);
     if (status == DDP_OK)
@@ -296,10 +296,18 @@ ddp_status ddpi_staged_run(struct ddpi_device *device, struct ddpi_run *run)
     return status;
 }
 
+/* After a failure, too, for a moment: the buffer belongs to the caller again. */
 void ddpi_staged_await_upload(struct ddpi_device *device, struct ddpi_run *run)
 {
     const struct ddpi_gated *gated = ddpi_gated_of(run);
     struct ddpi_wait wait = ddpi_device_wait(&run->task);
-    uint32_t half = (gated->first_half + gated->last - gated->first) % DDPI_HALVES;
-    (void)ddpi_device_await(device, &wait, DDPI_WORD_HALVES + half, gated->last);
+    uint32_t turn = gated->first_turn + gated->last - gated->first;
+    uint32_t word = DDPI_WORD_HALVES + turn % DDPI_HALVES;
+    if (ddpi_device_await(device, &wait, word, turn + 1) == DDP_OK ||
+        atomic_load(&device->refused) != DDP_OK)
+        return;
+    uint64_t end = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), UPLOAD_MS);
+    while (!ddpi_words_reached(&device->words, word, turn + 1) &&
+           ddpi_now_ms(&ddpi_clock_monotonic) < end)
+        (void)poll(NULL, 0, 1);
 }

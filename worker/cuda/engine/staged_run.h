@@ -28,10 +28,11 @@ bool ddpi_is_staged(const struct ddpi_task *task);
 ddp_status ddpi_staged_put(struct ddpi_device *device, struct ddpi_run *run, ddpi_cu_stream stream,
                            struct ddp_error *err);
 
-/* Carry it out, in the communicator's thread. */
+/* Carry it out, in the communicator's thread; the stream has reached its first slice. */
 ddp_status ddpi_staged_run(struct ddpi_device *device, struct ddpi_run *run);
 
-/* Wait until the stream has copied the result of @run, whose gates are open. */
+/* Wait until the stream has copied the result of @run, whose gates are open. If it does not, the
+ * communicator fails. */
 void ddpi_staged_await_upload(struct ddpi_device *device, struct ddpi_run *run);
 
 /* Free the pinned memory, which no stream uses any more. */

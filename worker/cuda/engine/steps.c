@@ -94,8 +94,7 @@ static ddp_status check_lanes(struct ddpi_device *device)
     return DDP_OK;
 }
 
-/* The thread that enqueues could not. */
-static ddp_status check_refusal(struct ddpi_device *device)
+ddp_status ddpi_device_check_refusal(struct ddpi_device *device)
 {
     ddp_status refused = (ddp_status)atomic_load_explicit(&device->refused, memory_order_acquire);
     return refused == DDP_OK ? DDP_OK : ddpi_device_fail(device, refused, &device->refusal);
@@ -136,7 +135,7 @@ ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *p
     nap.nap_us = patience->nap_us;
     ddp_status status = ddpi_wait(device->comm, &nap, needs, count);
     if (status == DDP_OK && patience->for_stream)
-        status = check_refusal(device);
+        status = ddpi_device_check_refusal(device);
     else if (status == DDP_OK && patience->nap_us == NAP_MAX_US)
         status = check_lanes(device);
     if (status == DDP_OK)

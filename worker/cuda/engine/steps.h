@@ -42,6 +42,9 @@ ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *p
 ddp_status ddpi_lane_stamp(struct ddpi_device *device, enum ddpi_lane_kind kind,
                            struct ddp_error *err);
 
+/* Fail if the driver has refused what a thread of the program has asked of it. */
+ddp_status ddpi_device_check_refusal(struct ddpi_device *device);
+
 /* The current operation has completed this stage. */
 void ddpi_device_stage(struct ddpi_device *device, enum ddpi_stage stage);
 

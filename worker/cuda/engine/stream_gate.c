@@ -33,7 +33,7 @@ static ddp_status await_room(struct ddpi_device *device, struct ddp_error *err)
         if (pthread_cond_timedwait(&device->changed, &device->lock, &deadline) == ETIMEDOUT)
             status =
                 ddpi_error_set(err, DDP_E_TIMEOUT,
-                               "%u operations are enqueued and none of them "
+                               "%u operations, or slices of them, are enqueued, and none of them "
                                "has ended for %u ms",
                                device->submitted - device->completed, device->comm->timeout_ms);
     pthread_mutex_unlock(&device->lock);
@@ -42,8 +42,8 @@ static ddp_status await_room(struct ddpi_device *device, struct ddp_error *err)
 
 void ddpi_gate_refuse(struct ddpi_device *device, ddp_status status, const struct ddp_error *cause)
 {
-    if (atomic_load(&device->refused) != DDP_OK)
-        return;
+    if (atomic_load(&device->refused) != DDP_OK || device->comm->failed != DDP_OK)
+        return; /* the first cause stays */
     device->refusal = *cause;
     atomic_store_explicit(&device->refused, (int)status, memory_order_release);
 }
@@ -61,7 +61,7 @@ ddp_status ddpi_gate_put(struct ddpi_device *device, struct ddpi_run *run, uint3
         return status;
     *gated = (struct ddpi_gated){.first = device->submitted + 1,
                                  .last = device->submitted + tickets,
-                                 .first_half = device->staging.turn,
+                                 .first_turn = device->staging.turn,
                                  .enqueued_us = ddpi_now_us(&ddpi_clock_monotonic)};
     pthread_mutex_lock(&device->lock);
     device->submitted = gated->last;
@@ -124,13 +124,18 @@ void ddpi_gate_open(struct ddpi_device *device, uint32_t ticket)
     pthread_mutex_unlock(&device->lock);
 }
 
+void ddpi_gate_publish_stages(struct ddpi_device *device)
+{
+    pthread_mutex_lock(&device->lock);
+    memcpy(device->spent_us, device->progress.spent_us, sizeof device->spent_us);
+    pthread_mutex_unlock(&device->lock);
+}
+
 /* Whoever enqueues may be in the driver until the stream has passed a gate, so they open first. */
 void ddpi_gate_end(struct ddpi_device *device, struct ddpi_run *run)
 {
     const struct ddpi_gated *gated = ddpi_gated_of(run);
-    pthread_mutex_lock(&device->lock);
-    memcpy(device->spent_us, device->progress.spent_us, sizeof device->spent_us);
-    pthread_mutex_unlock(&device->lock);
+    ddpi_gate_publish_stages(device);
     ddpi_gate_open(device, gated->last);
     pthread_mutex_lock(&device->lock);
     while (device->enqueuing && device->submitted == gated->last)

@@ -44,6 +44,9 @@ ddp_status ddpi_gate_await(struct ddpi_device *device, uint32_t ticket,
 /* Let the stream go on after @ticket, and after all earlier ones. */
 void ddpi_gate_open(struct ddpi_device *device, uint32_t ticket);
 
+/* Let other threads see how the time was spent. */
+void ddpi_gate_publish_stages(struct ddpi_device *device);
+
 /* @run has ended: the stream passes all its gates. Then nobody is enqueuing for it any more. */
 void ddpi_gate_end(struct ddpi_device *device, struct ddpi_run *run);
 

@@ -135,9 +135,9 @@ struct ddp_comm_stats {
     uint64_t bytes_sent;     /* payload that this rank has sent to others */
     uint64_t bytes_received; /* payload that this rank has received */
     uint64_t stream_us;      /* from the call until the stream reached the operation */
-    uint64_t exchange_us;    /* then until all ranks had exchanged descriptions of their buffers */
+    uint64_t exchange_us;    /* then until the ranks knew of the buffers of others what they need */
     uint64_t work_us;        /* then until this rank had moved and reduced its part */
-    uint64_t completion_us;  /* then until it heard that others are done, if it has to */
+    uint64_t completion_us;  /* then until the result of a staged request was copied to the GPU */
     uint64_t seq; /* of the latest collective that was called, from 1; messages are not counted. The
                      same on all ranks after the same calls; error sentences have this number */
     uint64_t nodes; /* rows of ranks with consecutive numbers that share memory; 1: all ranks do */
@@ -253,10 +253,12 @@ DDP_API uint32_t ddp_comm_world_size(const ddp_comm *comm);
 /**
  * Whether @comm still works: DDP_OK, or the first cause of its failure, with the sentence in @err.
  *
- * May be called from any thread, also while another one is in an operation. Does not block and
- * sends nothing: returns what this rank knows; once it has returned a cause, it returns the same
- * one until @comm is destroyed. To find errors of operations on device memory, synchronize the
- * stream, then call it.
+ * May be called from any thread, also while another one is in an operation. Returns what this rank
+ * knows; once it has returned a cause, it returns the same one until @comm is destroyed. To find
+ * errors of operations on device memory, synchronize the stream, then call it: it asks the driver,
+ * too, whether the GPU has failed, unless it is called in a function of the program that an
+ * operation calls (on_done). Sends nothing and does not block, but for a tenth of a second when it
+ * finds such a failure, in which the other ranks are told.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_comm_check(ddp_comm *comm, struct ddp_error *err);
 
