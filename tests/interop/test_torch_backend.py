@@ -7,7 +7,6 @@ failure. The back end is compiled into $TORCH_LIBRARIES first, unless it is newe
 """
 
 import gzip
-import itertools
 import os
 import random
 import re
@@ -106,7 +105,8 @@ print('forked', total.item())
 
 
 def version():
-    done = subprocess.run([PYTHON, '-c', 'import torch; print(torch.__version__)'], capture_output=True, text=True, check=True)
+    done = subprocess.run([PYTHON, '-c', 'from importlib.metadata import version; print(version("torch"))'],
+                          capture_output=True, text=True, check=True)
     return tuple(map(int, re.match(r'(\d+)\.(\d+)', done.stdout).groups()))
 
 
@@ -149,34 +149,21 @@ class Backend(DdprunCase):
         self.assert_succeeded(job)
         return job
 
+    def forms(self):
+        return [form for form in FORMS if form == 'native' or self.version >= OLDEST_FOR_PYTHON]
+
     def test_calls(self):
-        """The sample has three ranks: test_torchrun and test_calls_with_detailed_checks have two."""
-        for form, ranks in sample(itertools.product(FORMS, (2, 3)), first=1):
-            with self.subTest(form=form, ranks=ranks):
-                self.need(form)
-                job = self.succeed(f'--nproc-per-node={ranks}', PYTHON, HERE / 'torch_collectives.py',
-                                   env={'DDPRUN_TORCH_FORM': form})
-                counts = [int(count) for count in re.findall(r': (\d+) results are right', job.out)]
-                self.assertEqual(len(counts), ranks, job.out)
-                self.assertGreater(min(counts), 1500)
-
-    def test_groups_where_the_default_group_is_bound_to_a_device(self):
-        if self.version < NEWEST:
-            self.skipTest('this PyTorch binds a group to an accelerator only, not to a CPU')
-        for form in sample(FORMS):
-            with self.subTest(form):
-                self.need(form)
-                job = self.succeed('--nproc-per-node=3', PYTHON, HERE / 'torch_collectives.py', 'cpu:0',
-                                   env={'DDPRUN_TORCH_FORM': form})
-                self.assertEqual(job.out.count('results are right'), 3, job.out)
-
-    def test_calls_with_detailed_checks(self):
-        for form in sample(FORMS, first=1):
-            with self.subTest(form):
-                self.need(form)
-                job = self.succeed('--nproc-per-node=2', PYTHON, HERE / 'torch_collectives.py',
-                                   env={'DDPRUN_TORCH_FORM': form, 'TORCH_DISTRIBUTED_DEBUG': 'DETAIL'})
-                self.assertEqual(job.out.count('results are right'), 2, job.out)
+        """In one job for both forms, and for a default group that is bound to a device, as starting a rank takes long. The
+        sample has three ranks: test_torchrun has two."""
+        bound = [f'{form}@cpu:0' for form in sample(self.forms())] if self.version >= NEWEST else []
+        variants = self.forms() + bound
+        for ranks in sample((2, 3), first=1):
+            with self.subTest(ranks=ranks):
+                job = self.succeed(f'--nproc-per-node={ranks}', PYTHON, HERE / 'torch_collectives.py', *variants)
+                for variant in variants:
+                    counts = [int(count) for count in re.findall(rf':{variant}: (\d+) results are right', job.out)]
+                    self.assertEqual(len(counts), ranks, job.out)
+                    self.assertGreater(min(counts), 0 if variant in bound else 1500)
 
     def test_what_is_built_on_them_gives_the_results_of_gloo(self):
         theirs = self.features('gloo')
@@ -259,14 +246,10 @@ class Backend(DdprunCase):
             self.assertEqual(job.out.count(f'{part} is right'), 3, job.out + job.err)
 
     def test_mistakes(self):
-        for form in FORMS:
-            with self.subTest(form):
-                self.need(form)
-                env = {'DDPRUN_TORCH_FORM': form}
-                cases = MISTAKES_OF[form]
-                job = self.succeed('--nproc-per-node=3', PYTHON, HERE / 'torch_mistakes.py', *cases, env=env)
-                self.assertEqual({case: job.out.count(f'{case} is right') for case in cases}, dict.fromkeys(cases, 3), job.err)
-                self.succeed('--nproc-per-node=1', PYTHON, HERE / 'torch_mistakes.py', 'alone', env=env)
+        cases = [f'{form}:{case}' for form in self.forms() for case in MISTAKES_OF[form]]
+        job = self.succeed('--nproc-per-node=3', PYTHON, HERE / 'torch_mistakes.py', *cases)
+        self.assertEqual({case: job.out.count(f' {case} is right') for case in cases}, dict.fromkeys(cases, 3), job.err)
+        self.succeed('--nproc-per-node=1', PYTHON, HERE / 'torch_mistakes.py', *(f'{form}:alone' for form in self.forms()))
 
     def test_a_compiled_part_that_cannot_be_used(self):
         compiled = next(LIBRARIES.glob('libddptorch-*.so'))
@@ -325,11 +308,15 @@ class Backend(DdprunCase):
         self.assertEqual(done.stdout, "['ddprun', 'ddprun.autoload', 'ddprun.version'] False\n")
 
     def test_torchrun(self):
-        done = subprocess.run([PYTHON, '-m', 'torch.distributed.run', '--nproc-per-node=2', '--standalone',
-                               HERE / 'torch_collectives.py'], env=self.env, capture_output=True, text=True,
-                              check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(done.stdout.count('results are right'), 2)
+        """With PyTorch's detailed checks, under which a group wraps the back end."""
+        for form in sample(self.forms(), first=1):
+            with self.subTest(form):
+                done = subprocess.run([PYTHON, '-m', 'torch.distributed.run', '--nproc-per-node=2', '--standalone',
+                                       HERE / 'torch_collectives.py', form],
+                                      env={**self.env, 'TORCH_DISTRIBUTED_DEBUG': 'DETAIL'}, capture_output=True, text=True,
+                                      check=False)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(done.stdout.count('results are right'), 2)
 
     def test_spawned_processes_meet_in_a_file(self):
         script = self.folder / 'spawn.py'

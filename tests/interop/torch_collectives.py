@@ -1,8 +1,10 @@
 """torch_collectives.py - every call of torch.distributed on the back end "ddp", against what it must give: the ranks' inputs
 are known to all, so each rank computes the results by itself.
 
-Run by test_torch_backend.py under ddprun; with a device, such as cpu:0, groups of a process group that is bound to it.
-Prints how many results were compared.
+    torch_collectives.py [FORM[@DEVICE]...]
+
+Run by test_torch_backend.py under ddprun: for each form of the back end, or for the one that the environment asks for. With
+a device, such as cpu:0, groups of a process group that is bound to it. Prints how many results were compared.
 """
 
 import itertools
@@ -27,10 +29,12 @@ REDUCTIONS = {dist.ReduceOp.SUM: lambda x: x.sum(0), dist.ReduceOp.PRODUCT: lamb
 BITS = {dist.ReduceOp.BAND: torch.bitwise_and, dist.ReduceOp.BOR: torch.bitwise_or,
         dist.ReduceOp.BXOR: torch.bitwise_xor}
 
-# PyTorch shows only some methods of a work object that is made in Python.
-PYTHON = os.environ.get('DDPRUN_TORCH_FORM') == 'python'
-
 compared = 0
+
+
+def is_python():
+    """PyTorch shows only some methods of a work object that is made in Python."""
+    return os.environ.get('DDPRUN_TORCH_FORM') == 'python'
 
 
 def same(seen, expected, what):
@@ -51,7 +55,7 @@ def values(rank, shape, dtype, transposed=False):
 
 def finish(work, asynchronous):
     if asynchronous:
-        assert work.wait() and (PYTHON or work.is_completed() and work.is_success())
+        assert work.wait() and (is_python() or work.is_completed() and work.is_success())
 
 
 def reductions(rank, size):
@@ -144,7 +148,7 @@ def singles(rank, size):
 
 def native_only(rank, size):
     """What PyTorch keeps a back end in Python from."""
-    if PYTHON:
+    if is_python():
         return
     if dist.get_debug_level() == dist.DebugLevel.DETAIL:
         print("left out: gather_single, which PyTorch's detailed checks do not have")
@@ -189,7 +193,7 @@ def messages(rank, size):
         for work in works:
             work.wait()
         same(incoming, torch.full((large,), float(left)), f'{kind} messages')
-    if PYTHON:
+    if is_python():
         return
     if rank == 0:
         seen = set()
@@ -239,7 +243,7 @@ def ranks_outside(rank, size):
     assert dist.new_group([0]) == dist.GroupMember.NON_GROUP_MEMBER or rank == 0
     if not has('split_group on CPUs', (2, 15)):
         pass
-    elif rank > 0 and PYTHON:
+    elif rank > 0 and is_python():
         try:
             dist.split_group(split_ranks=[[0]])
         except dist.DistBackendError as error:
@@ -288,14 +292,24 @@ def a_future_lets_threads_run(rank, size):
     same(tensor, torch.full((4,), float(size)), 'a future beside a thread')
 
 
-def main(*device):
-    dist.init_process_group('ddp', device_id=torch.device(*device) if device else None)
+def run_parts(variant):
+    global compared
+    form, _, device = variant.partition('@')
+    if form:
+        os.environ['DDPRUN_TORCH_FORM'] = form
+    compared = 0
+    dist.init_process_group('ddp', device_id=torch.device(device) if device else None)
     rank, size = dist.get_rank(), dist.get_world_size()
     whole = (reductions, moves, singles, native_only, objects, messages, groups, ranks_outside, futures, a_future_lets_threads_run)
     for part in (groups, ranks_outside) if device else whole:
         part(rank, size)
     dist.destroy_process_group()
-    print(f'rank {rank}: {compared} results are right', flush=True)
+    print(f'rank {rank}:{variant}: {compared} results are right', flush=True)
+
+
+def main(*variants):
+    for variant in variants or ('',):
+        run_parts(variant)
 
 
 if __name__ == '__main__':

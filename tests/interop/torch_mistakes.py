@@ -1,4 +1,4 @@
-"""torch_mistakes.py CASE... - what a program can do wrong on the back end "ddp": each case ends with a sentence, not with a crash
+"""torch_mistakes.py [FORM:]CASE... - what a program can do wrong on the back end "ddp": each case ends with a sentence, not with a crash
 or a hang. Run by test_torch_backend.py under ddprun.
 """
 
@@ -227,9 +227,12 @@ def main(*names):
         refused(lambda: dist.init_process_group('ddp'), 'ddprun.torch.build', *REFUSED[names[0]])
         return
     for name in names:  # some leave a group that has failed: each has its own
+        form, _, case = name.rpartition(':')
+        if form:
+            os.environ['DDPRUN_TORCH_FORM'] = form
         dist.init_process_group('ddp')
         rank = dist.get_rank()
-        globals()[name](rank, dist.get_world_size())
+        globals()[case](rank, dist.get_world_size())
         print(f'rank {rank}: {name} is right', flush=True)
         if dist.is_initialized():
             dist.destroy_process_group()
