@@ -1,9 +1,10 @@
-"""torch_features.py BACKEND FILE - what is built on torch.distributed, on one back end: each case trains, or moves, something
-and returns tensors, which rank 0 writes to FILE.
+"""torch_features.py FORM... - what is built on torch.distributed: each case trains, or moves, something and returns tensors,
+which must be the same on each form of the back end "ddp" as on gloo.
 
-Run by test_torch_backend.py under ddprun, on "ddp" and on gloo, whose results it compares.
+Run by test_torch_backend.py under ddprun, in one job, as starting a rank takes long.
 """
 
+import os
 import sys
 import tempfile
 
@@ -237,10 +238,8 @@ def compiled_functional():
     return [exchange(torch.arange(12.0).reshape(12, 1) + dist.get_rank())]
 
 
-def main(backend, path):
-    if backend == 'ddp':
-        import ddprun.torch  # registers the back end
-    torch.set_num_threads(1)
+def run_cases(backend):
+    """The tensors of each case."""
     dist.init_process_group(backend)
     results = {}
     for name, function in CASES.items():
@@ -248,12 +247,29 @@ def main(backend, path):
             print('left out: pipelining, which gloo cannot do before PyTorch 2.10', flush=True)
             continue
         results[name] = [tensor.clone() for tensor in function()]
-        if dist.get_rank() == 0:
-            print(name, flush=True)
-    if dist.get_rank() == 0:
-        torch.save(results, path)
     dist.barrier()
     dist.destroy_process_group()
+    return results
+
+
+def compare(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    for name, tensors in ours.items():
+        assert len(tensors) == len(theirs[name]) > 0, name
+        for seen, expected in zip(tensors, theirs[name]):
+            torch.testing.assert_close(seen, expected, rtol=1e-5, atol=1e-6, msg=lambda text: f'{name}: {text}')
+
+
+def main(*forms):
+    torch.set_num_threads(1)
+    theirs = run_cases('gloo')
+    import ddprun.torch  # registers the back end
+    for form in forms:
+        os.environ['DDPRUN_TORCH_FORM'] = form
+        ours = run_cases('ddp')
+        if os.environ['RANK'] == '0':
+            compare(ours, theirs)
+            print(f'{form}: {len(ours)} cases are equal', flush=True)
 
 
 if __name__ == '__main__':

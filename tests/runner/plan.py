@@ -61,7 +61,7 @@ def tests_of(build):
         if not wanted_by(build, suites):
             continue
         # PyTorch computes for as long as it starts; most other tests wait more than they compute.
-        weight = 2 if 'interop' in suites else 1
+        weight = 3 if 'interop' in suites else 1
         cpu_s, wall_s = seconds.get(row['name'], (SECONDS_LEAST, 1))
         found.append(Test(build, row['name'], suites, row['cmd'], row['env'], cpu_s * build.slower, wall_s * build.slower,
                           weight if row['is_parallel'] else None))
