@@ -608,9 +608,10 @@ class LeftOut(JobCase):
     def test_who_goes_during_its_check_is_no_obstacle(self):
         for go in ('kill the agent', 'kill the guard', 'ask'):
             with self.subTest(go):
-                self.begin('abc', '--node-check=test $DDPRUN_NODE_NAME != b || test $DDPRUN_GENERATION = 0 || '
+                self.begin('abc', '--node-check=test $DDPRUN_NODE_NAME != b || ! test -e armed || '
                            '{ touch hangs; sleep 1000; }', '--max-restarts=1', nnodes='2:3')
                 before = self.await_runs(3)['generation']
+                (self.folder / 'armed').touch()
                 (self.folder / 'fail-0').touch()
                 wait_until((self.folder / 'hangs').exists, 'the check to hang')
                 if go == 'kill the agent':
@@ -625,6 +626,7 @@ class LeftOut(JobCase):
                 for name in 'ac':
                     self.nodes[name].wait()
                 (self.folder / 'hangs').unlink()
+                (self.folder / 'armed').unlink()
 
     def test_too_few_are_left(self):
         """All wait for others, as long as they may, and say who is left out."""

@@ -27,11 +27,14 @@ static bool is_draining(void *ctx)
     return job.agent->sm.state == AGENT_DRAINING;
 }
 
-/* The console's queue is full, and the worker's pipe has no room for a page. */
+/* The console's queue is full, and the worker's pipe has no room for a page. It may have written
+ * that before the agent knows that it has been started. */
 static bool worker_waits(void *ctx)
 {
     (void)ctx;
     int fd, unread = 0;
+    if (job.agent->workers[0].pid == 0)
+        return false;
     for (int i = 0; i < 2; i++)
         if (uv_fileno((uv_handle_t *)&job.agent->workers[0].streams[i].pipe, &fd) == 0 &&
             ioctl(fd, FIONREAD, &unread) == 0 && unread > 0)
