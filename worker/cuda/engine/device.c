@@ -179,8 +179,7 @@ static void let_lanes_finish(const struct ddpi_device *device)
     }
 }
 
-/* Allow the communicator's thread what a capture in another thread of the program forbids to all.
- */
+/* Allow this thread what a capture in another thread of the program forbids to all. */
 static void permit_captures(struct ddpi_device *device)
 {
     if (device->permitted)
@@ -189,7 +188,7 @@ static void permit_captures(struct ddpi_device *device)
     (void)ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
 }
 
-/* The caller's stream reaches @ticket. The pauses of this thread are to be short. */
+/* Wait until the caller's stream has reached the operation; the pauses of this thread are short. */
 static ddp_status await_stream(struct ddpi_device *device, struct ddpi_run *run)
 {
     struct ddpi_wait wait = ddpi_device_wait(&run->task);
