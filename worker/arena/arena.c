@@ -371,17 +371,21 @@ static bool counts_arrivals(const struct ddpi_arena *arena)
 
 /* Where arrivals are counted, the last rank rings; else whoever sees that all are there: a fence
  * here would wait until the other processors have seen the arrival. The digest is written only now:
- * a rank that looks at the line takes it away, and so each store that comes late waits for it. */
+ * a rank that looks at the line takes it away, and so each store that comes late waits for it.
+ *
+ * The count comes before the line: a rank that dies between the two is counted, and all go on. The
+ * other way round it would be waited for by the count, and not be missed by its line. */
 void ddpi_arena_arrive(struct ddpi_arena *arena, uint64_t round)
 {
     struct arrival *arrival = &arena->shared->lines[arena->rank].arrivals[round % HALVES];
+    bool last = false;
     arrival->digest = arena->digest;
+    if (counts_arrivals(arena))
+        last = atomic_fetch_add_explicit(&half_of(arena, round)->arrived, 1, memory_order_acq_rel) +
+                   1 ==
+               use_of(round) * arena->nranks;
     atomic_store_explicit(&arrival->round, round, memory_order_release);
-    if (!counts_arrivals(arena))
-        return;
-    uint64_t before =
-        atomic_fetch_add_explicit(&half_of(arena, round)->arrived, 1, memory_order_acq_rel);
-    if (before + 1 == use_of(round) * arena->nranks)
+    if (last)
         ddpi_arena_ring(arena);
 }
 
