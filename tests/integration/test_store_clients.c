@@ -340,7 +340,7 @@ static struct ddp_error reach(uint16_t port, uint32_t timeout_ms, ddp_status wan
 START_TEST(nobody_listens)
 {
     uint16_t port;
-    close(raw_listen(&port));
+    int taken = raw_bind(&port); /* by nobody who listens, and so by nobody else */
     char endpoint[32];
     snprintf(endpoint, sizeof endpoint, "127.0.0.1:%u", port);
     uint64_t start_ms = raw_now_ms();
@@ -348,6 +348,7 @@ START_TEST(nobody_listens)
     ck_assert_uint_ge(raw_now_ms() - start_ms, 498);
     ck_assert_msg(strstr(err.msg, ": Connection refused") != NULL, "%s", err.msg);
     ck_assert_ptr_nonnull(strstr(err.msg, endpoint));
+    close(taken);
 }
 END_TEST
 

@@ -58,16 +58,22 @@ int raw_connect(uint16_t port)
     return fd;
 }
 
-int raw_listen(uint16_t *ret_port)
+int raw_bind(uint16_t *ret_port)
 {
     struct sockaddr_in address = loopback(0);
     socklen_t len = sizeof address;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
-    ck_assert_int_eq(listen(fd, 8), 0);
     ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &len), 0);
     *ret_port = ntohs(address.sin_port);
+    return fd;
+}
+
+int raw_listen(uint16_t *ret_port)
+{
+    int fd = raw_bind(ret_port);
+    ck_assert_int_eq(listen(fd, 8), 0);
     return fd;
 }
 
