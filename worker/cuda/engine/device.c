@@ -445,11 +445,9 @@ static void look_for_failure(struct ddpi_device *device)
     (void)ddpi_device_capture_mode(device, mode);
 }
 
-/* Let the communicator fail, so that the other ranks hear of it: by an operation that waits for the
- * GPU, for which its thread has a moment, or by one that fails at once. */
-static void fail_soon(struct ddpi_device *device, ddp_status refused)
+/* If no operation is under way, one that fails at once. */
+static bool fail_if_idle(struct ddpi_device *device, ddp_status refused)
 {
-    const uint64_t one = 1;
     struct ddp_comm *comm = device->comm;
     struct ddpi_run run = {.task.call.operation = DDPI_BARRIER};
     pthread_mutex_lock(&comm->runs.lock);
@@ -459,10 +457,18 @@ static void fail_soon(struct ddpi_device *device, ddp_status refused)
         ddpi_runs_carry_out_locked(comm, &run);
     }
     pthread_mutex_unlock(&comm->runs.lock);
-    if (!idle)
-        (void)!write(comm->bell, &one, sizeof one);
-    for (unsigned i = 0; !idle && i < FAIL_MS && comm->failed == DDP_OK; i++)
-        (void)poll(NULL, 0, 1);
+    return idle;
+}
+
+/* Let the communicator fail, so that the other ranks hear of it. An operation that waits for the
+ * GPU does so when its thread looks, for which it has a moment. */
+static void fail_soon(struct ddpi_device *device, ddp_status refused)
+{
+    const uint64_t one = 1;
+    (void)!write(device->comm->bell, &one, sizeof one);
+    for (unsigned i = 0; i < FAIL_MS && device->comm->failed == DDP_OK; i++)
+        if (!fail_if_idle(device, refused))
+            (void)poll(NULL, 0, 1);
 }
 
 static bool is_own_thread(struct ddp_comm *comm)
