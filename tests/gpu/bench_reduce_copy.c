@@ -106,14 +106,11 @@ static void launch_reduction(struct bench *bench, const struct row *row)
 
 static void open_pinned(struct bench *bench)
 {
-    const struct ddpi_cuda *cuda = &bench->device.cuda;
+    struct ddp_error err = {0};
     bench->pinned_size = bench->size < PINNED ? bench->size : PINNED;
-    if (cuda->mem_host_alloc(&bench->pinned, bench->pinned_size,
-                             DDPI_CU_MEMHOSTALLOC_PORTABLE | DDPI_CU_MEMHOSTALLOC_DEVICEMAP) !=
-            DDPI_CU_SUCCESS ||
-        cuda->mem_host_get_device_pointer(&bench->pinned_there, bench->pinned, 0) !=
-            DDPI_CU_SUCCESS)
-        fail("no pinned memory");
+    if (ddpi_cuda_alloc_mapped(&bench->device.cuda, bench->pinned_size, &bench->pinned,
+                               &bench->pinned_there, &err) != DDP_OK)
+        fail(err.msg);
 }
 
 static void launch_bus(struct bench *bench, ddpi_cu_deviceptr to, ddpi_cu_deviceptr from)

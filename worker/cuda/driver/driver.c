@@ -136,6 +136,23 @@ void ddpi_cuda_finish(struct ddpi_cuda *cuda)
     *cuda = (struct ddpi_cuda){0};
 }
 
+ddp_status ddpi_cuda_alloc_mapped(const struct ddpi_cuda *cuda, size_t size, void **ret_host,
+                                  ddpi_cu_deviceptr *ret_device, struct ddp_error *err)
+{
+    void *host;
+    ddpi_cu_result result = cuda->mem_host_alloc(
+        &host, size, DDPI_CU_MEMHOSTALLOC_PORTABLE | DDPI_CU_MEMHOSTALLOC_DEVICEMAP);
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(cuda, err, result, "allocate %zu bytes of pinned memory", size);
+    result = cuda->mem_host_get_device_pointer(ret_device, host, 0);
+    if (result != DDPI_CU_SUCCESS) {
+        (void)cuda->mem_free_host(host);
+        return ddpi_cuda_error(cuda, err, result, "map pinned memory for the GPU");
+    }
+    *ret_host = host;
+    return DDP_OK;
+}
+
 ddp_status ddpi_cuda_error(const struct ddpi_cuda *cuda, struct ddp_error *err,
                            ddpi_cu_result result, const char *format, ...)
 {

@@ -141,6 +141,12 @@ ddp_status ddpi_cuda_init(struct ddpi_cuda *cuda, struct ddp_error *err) DDP_MUS
  * its threads may still run. */
 void ddpi_cuda_finish(struct ddpi_cuda *cuda);
 
+/* @size bytes of pinned memory that the GPU can use, at the address *@ret_device that it has there;
+ * mem_free_host() frees it. Needs the context current. DDP_E_CUDA: the driver refuses. */
+ddp_status ddpi_cuda_alloc_mapped(const struct ddpi_cuda *cuda, size_t size, void **ret_host,
+                                  ddpi_cu_deviceptr *ret_device,
+                                  struct ddp_error *err) DDP_MUST_CHECK;
+
 /* Set @err to what was tried and the driver's answer ("... : CUDA_ERROR_ILLEGAL_ADDRESS (700): an
  * illegal memory access was encountered"); returns DDP_E_CUDA. */
 ddp_status ddpi_cuda_error(const struct ddpi_cuda *cuda, struct ddp_error *err,

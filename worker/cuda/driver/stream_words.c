@@ -11,18 +11,12 @@ ddp_status ddpi_words_init(struct ddpi_words *words, const struct ddpi_cuda *cud
                            struct ddp_error *err)
 {
     void *host;
-    size_t bytes = count * sizeof(uint32_t);
-    ddpi_cu_result result = cuda->mem_host_alloc(
-        &host, bytes, DDPI_CU_MEMHOSTALLOC_PORTABLE | DDPI_CU_MEMHOSTALLOC_DEVICEMAP);
-    if (result != DDPI_CU_SUCCESS)
-        return ddpi_cuda_error(cuda, err, result, "allocate %zu bytes of pinned memory", bytes);
-    memset(host, 0, bytes);
     ddpi_cu_deviceptr device;
-    result = cuda->mem_host_get_device_pointer(&device, host, 0);
-    if (result != DDPI_CU_SUCCESS) {
-        (void)cuda->mem_free_host(host);
-        return ddpi_cuda_error(cuda, err, result, "map pinned memory for the GPU");
-    }
+    size_t bytes = count * sizeof(uint32_t);
+    ddp_status status = ddpi_cuda_alloc_mapped(cuda, bytes, &host, &device, err);
+    if (status != DDP_OK)
+        return status;
+    memset(host, 0, bytes);
     *words = (struct ddpi_words){.cuda = cuda, .host = host, .device = device};
     return DDP_OK;
 }

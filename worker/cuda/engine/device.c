@@ -95,9 +95,8 @@ static ddp_status equip(struct ddpi_device *device, struct ddp_error *err)
     device->ways.reads = ddpi_calloc(ranks, sizeof *device->ways.reads);
     device->peers = ddpi_calloc(ranks, sizeof *device->peers);
     device->opens = ddpi_calloc(ranks, sizeof *device->opens);
-    device->scratches = ddpi_calloc(ranks, sizeof *device->scratches);
     if (device->offers == NULL || device->ways.reads == NULL || device->peers == NULL ||
-        device->opens == NULL || device->scratches == NULL)
+        device->opens == NULL)
         return ddpi_error_nomem(err, 2 * ranks * sizeof *device->offers);
     struct ddpi_card card = {0};
     ddp_status status = ddpi_card_identify(&card, err);
@@ -156,7 +155,6 @@ void ddpi_device_destroy(struct ddpi_device *device)
     pthread_mutex_destroy(&device->submit_lock);
     ddpi_cuda_finish(&device->cuda);
     ddpi_free(device->handed);
-    ddpi_free(device->scratches);
     ddpi_free(device->opens);
     ddpi_free(device->peers);
     ddpi_free(device->ways.reads);

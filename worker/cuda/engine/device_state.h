@@ -61,8 +61,8 @@ struct ddpi_peer {
 
 /* Which ranks read the memory of which; the same on all ranks. */
 struct ddpi_ways {
-    bool shared; /* two ranks use one GPU, so all collectives are staged */
-    bool *reads; /* by rank: it reads the memory of the previous rank */
+    bool shared;    /* two ranks use one GPU, so all collectives are staged */
+    uint8_t *reads; /* by rank: it reads the memory of the previous rank */
 };
 
 /* The stages of an operation; see ddp_comm_stats. */
@@ -108,11 +108,11 @@ struct ddpi_device {
     char machine[DDPI_MACHINE_TEXT];
     ddpi_cu_deviceptr scratch; /* pattern, slots for units to reduce, partial results */
     struct ddpi_offer own_scratch;
-    struct ddpi_offer *scratches; /* by rank: scratch memory that this rank may read */
-    struct ddpi_peer *peers;      /* by rank */
-    uint8_t *slots_in;            /* pinned: units on their way in */
-    uint8_t *slots_out;           /* pinned: units on their way out */
-    struct ddpi_handed *handed;   /* see pass_descriptors.h */
+    struct ddpi_offer previous_scratch; /* of the rank before, if this one reads its memory */
+    struct ddpi_peer *peers;            /* by rank */
+    uint8_t *slots_in;                  /* pinned: units on their way in */
+    uint8_t *slots_out;                 /* pinned: units on their way out */
+    struct ddpi_handed *handed;         /* see pass_descriptors.h */
     uint32_t handed_count;
     struct ddpi_staging staging; /* of those who enqueue, as is @refusal, which is set once */
     struct ddpi_offer *offers;   /* two of each rank, for the current operation */

@@ -9,14 +9,6 @@
 
 #include <unistd.h>
 
-bool ddpi_handover_concerns(const struct ddpi_offer *offers, size_t count, uint64_t reader)
-{
-    for (size_t i = 0; i < count; i++)
-        if (offers[i].way == DDPI_SHARE_FD && offers[i].process != reader)
-            return true;
-    return false;
-}
-
 static bool was_handed(const struct ddpi_device *device, uint32_t reader,
                        const struct ddpi_offer *offer)
 {

@@ -26,7 +26,4 @@ ddp_status ddpi_receive_descriptors(struct ddpi_device *device, const struct ddp
                                     struct ddpi_edge *edge, const struct ddpi_offer *offers,
                                     size_t count);
 
-/* Whether any of @offers has to be passed to process @reader at least once. */
-bool ddpi_handover_concerns(const struct ddpi_offer *offers, size_t count, uint64_t reader);
-
 #endif

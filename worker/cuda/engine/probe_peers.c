@@ -25,16 +25,10 @@ struct seat {
     uint8_t uuid[16];
 };
 
-/* A rank's findings about the others. */
-struct findings {
-    bool reads_previous;
-};
-
 struct meeting {
     struct ddpi_device *device;
     const struct ddpi_task *task;
     struct seat *seats;
-    struct findings *findings;
     struct ddpi_offer *offers; /* of scratch memory */
 };
 
@@ -217,34 +211,23 @@ static bool share_gpu(const struct meeting *meeting)
     return false;
 }
 
-/* Only the scratch memory of the previous rank will be needed again. */
-static void keep_scratch(struct meeting *meeting)
-{
-    struct ddpi_device *device = meeting->device;
-    uint32_t previous = previous_rank(meeting);
-    device->scratches[previous] = meeting->offers[previous];
-}
-
-/* Who reads the memory of whom. */
+/* Find out which rank reads the memory of the one before it. */
 static ddp_status probe_memory(struct meeting *meeting)
 {
     struct ddpi_device *device = meeting->device;
-    meeting->offers[device->comm->rank] = device->own_scratch;
+    uint32_t rank = device->comm->rank;
+    uint8_t *reads = device->ways.reads;
+    meeting->offers[rank] = device->own_scratch;
     ddp_status status =
         ddpi_device_gather(device, meeting->task, meeting->offers, sizeof *meeting->offers);
     if (status != DDP_OK)
         return status;
-    meeting->findings[device->comm->rank].reads_previous =
-        reads_peer(meeting, previous_rank(meeting));
-    status =
-        ddpi_device_gather(device, meeting->task, meeting->findings, sizeof *meeting->findings);
-    if (status != DDP_OK)
-        return status;
-    for (uint32_t rank = 0; rank < device->comm->world_size; rank++)
-        device->ways.reads[rank] = meeting->findings[rank].reads_previous;
-    debug_way(meeting);
-    keep_scratch(meeting);
-    return DDP_OK;
+    device->previous_scratch = meeting->offers[previous_rank(meeting)];
+    reads[rank] = reads_peer(meeting, previous_rank(meeting));
+    status = ddpi_device_gather(device, meeting->task, reads, sizeof *reads);
+    if (status == DDP_OK)
+        debug_way(meeting);
+    return status;
 }
 
 static ddp_status probe_all(struct meeting *meeting)
@@ -268,10 +251,9 @@ ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_task *
     struct meeting meeting = {.device = device,
                               .task = task,
                               .seats = ddpi_calloc(ranks, sizeof *meeting.seats),
-                              .findings = ddpi_calloc(ranks, sizeof *meeting.findings),
                               .offers = ddpi_calloc(ranks, sizeof *meeting.offers)};
     ddp_status status;
-    if (meeting.seats == NULL || meeting.findings == NULL || meeting.offers == NULL) {
+    if (meeting.seats == NULL || meeting.offers == NULL) {
         struct ddp_error err;
         status =
             ddpi_device_fail(device, ddpi_error_nomem(&err, ranks * sizeof *meeting.seats), &err);
@@ -279,7 +261,6 @@ ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_task *
         status = probe_all(&meeting);
     }
     ddpi_free(meeting.seats);
-    ddpi_free(meeting.findings);
     ddpi_free(meeting.offers);
     return status;
 }

@@ -48,10 +48,9 @@ ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_task *task)
     const struct ddp_comm *comm = device->comm;
     const struct ddpi_offer *previous =
         &device->offers[2 * ddpi_ring_prev(comm->rank, comm->world_size)];
-    const struct ddpi_offer theirs[DDPI_OFFERS] = {
-        [DDPI_OFFER_SEND] = previous[DDPI_OFFER_SEND],
-        [DDPI_OFFER_RECV] = previous[DDPI_OFFER_RECV],
-        [DDPI_OFFER_SCRATCH] = device->scratches[ddpi_ring_prev(comm->rank, comm->world_size)]};
+    const struct ddpi_offer theirs[DDPI_OFFERS] = {[DDPI_OFFER_SEND] = previous[DDPI_OFFER_SEND],
+                                                   [DDPI_OFFER_RECV] = previous[DDPI_OFFER_RECV],
+                                                   [DDPI_OFFER_SCRATCH] = device->previous_scratch};
     const struct ddpi_ends ends = {
         .prev = comm->edges.ring[DDPI_PREV],
         .next = comm->edges.ring[DDPI_NEXT],

@@ -65,22 +65,14 @@ static struct staged stage(struct ddpi_device *device, const struct ddpi_task *t
 static ddp_status staging_allocate(struct ddpi_device *device, struct ddp_error *err)
 {
     void *host;
-    ddpi_cu_deviceptr address;
-    if (device->staging.host != NULL)
+    struct ddpi_staging *staging = &device->staging;
+    if (staging->host != NULL)
         return DDP_OK;
-    ddpi_cu_result result = device->cuda.mem_host_alloc(
-        &host, STAGING, DDPI_CU_MEMHOSTALLOC_PORTABLE | DDPI_CU_MEMHOSTALLOC_DEVICEMAP);
-    if (result != DDPI_CU_SUCCESS)
-        return ddpi_cuda_error(&device->cuda, err, result, "allocate %d bytes of pinned memory",
-                               STAGING);
-    result = device->cuda.mem_host_get_device_pointer(&address, host, 0);
-    if (result != DDPI_CU_SUCCESS) {
-        (void)device->cuda.mem_free_host(host);
-        return ddpi_cuda_error(&device->cuda, err, result, "map pinned memory for the GPU");
-    }
-    device->staging.host = host;
-    device->staging.device = address;
-    return DDP_OK;
+    ddp_status status =
+        ddpi_cuda_alloc_mapped(&device->cuda, STAGING, &host, &staging->device, err);
+    if (status == DDP_OK)
+        staging->host = host;
+    return status;
 }
 
 void ddpi_staging_free(struct ddpi_device *device)

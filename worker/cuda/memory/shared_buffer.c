@@ -351,10 +351,3 @@ ddp_status ddpi_share_open(struct ddpi_shares *shares, const struct ddpi_offer *
     *ret_address = share->base + offer->offset;
     return DDP_OK;
 }
-
-void ddpi_share_drop(struct ddpi_shares *shares, const struct ddpi_offer *offer)
-{
-    struct ddpi_share *share = share_find(shares, offer);
-    if (share != NULL)
-        make_stale(shares, share);
-}

@@ -105,9 +105,6 @@ bool ddpi_offer_suits(const struct ddpi_offer *offer, const struct ddpi_offer *r
 ddp_status ddpi_share_open(struct ddpi_shares *shares, const struct ddpi_offer *offer,
                            ddpi_cu_deviceptr *ret_address, struct ddp_error *err);
 
-/* The mapping of @offer is not needed any more: let the next ddpi_shares_tidy() close it. */
-void ddpi_share_drop(struct ddpi_shares *shares, const struct ddpi_offer *offer);
-
 /* Close stale mappings. Needs the context current, and waits for all its streams. */
 void ddpi_shares_tidy(struct ddpi_shares *shares);
 
