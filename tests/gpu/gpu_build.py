@@ -154,8 +154,10 @@ class Build:
             alone = [ROOT / 'tests/gpu' / name for name in
                      ('test_reduce_copy.c', 'bench_reduce_copy.c', 'free_memory.c', 'probe_driver.c',
                       'probe_nvml.c')]
-            nvml = [ROOT / 'daemon/gpu' / name for name in
-                    ('nvml_library.c', 'gpu_look.c', 'gpu.c', 'gpu_fault.c')]
+            more = {'probe_nvml': [ROOT / 'daemon/gpu' / name for name in
+                                   ('nvml_library.c', 'gpu_look.c', 'gpu.c', 'gpu_fault.c')],
+                    'probe_driver': [ROOT / 'tests/gpu' / name for name in
+                                     ('probe_scene.c', 'probe_held.c', 'probe_memory.c')]}
             tests = sources('tests/integration', 'test_device*.c')
             helpers = [ROOT / 'tests/integration/world.c', ROOT / 'tests/integration/world_kv.c', ROOT / 'tests/gpu/world_store.c',
                        ROOT / 'tests/lib/check_main.c', ROOT / 'tests/lib/descriptors.c',
@@ -165,7 +167,8 @@ class Build:
             check = sources('tests/gpu/check')
             driver = sources('tests/cuda', but=['fixture.c', 'old_driver.c']) if self.with_driver else []
             driver = [path for path in driver if not path.name.startswith('test_')]
-            objects = self.compile_all([*library, *perf, *device, *alone, *nvml, *tests, *helpers, *check,
+            objects = self.compile_all([*library, *perf, *device, *alone, *more['probe_nvml'],
+                                        *more['probe_driver'], *tests, *helpers, *check,
                                         *driver])
             kernels.result()
 
@@ -178,8 +181,7 @@ class Build:
         common = of(library) + [self.compile(self.made / 'image.c')]
         self.link('ddp-perf', of(perf) + common)
         for program in alone:
-            more = nvml if program.stem == 'probe_nvml' else []
-            self.link(program.stem, of([program, *device, *check, *more]) + common)
+            self.link(program.stem, of([program, *device, *check, *more.get(program.stem, [])]) + common)
         for test in tests:
             try:
                 self.link(test.stem, of([test, *helpers, *check]) + common)
