@@ -340,7 +340,7 @@ static struct ddp_error reach(uint16_t port, uint32_t timeout_ms, ddp_status wan
 START_TEST(nobody_listens)
 {
     uint16_t port;
-    int taken = raw_bind(&port); /* by nobody who listens, and so by nobody else */
+    int taken = raw_bind(&port); /* no other test can listen there */
     char endpoint[32];
     snprintf(endpoint, sizeof endpoint, "127.0.0.1:%u", port);
     uint64_t start_ms = raw_now_ms();

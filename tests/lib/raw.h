@@ -12,7 +12,7 @@ int raw_connect(uint16_t port);
 int raw_try_connect(uint16_t port);
 /* A listening socket on a free port of 127.0.0.1. */
 int raw_listen(uint16_t *ret_port);
-/* The same without listening: whoever connects is refused. */
+/* A socket that holds a free port of 127.0.0.1 and does not listen: connections are refused. */
 int raw_bind(uint16_t *ret_port);
 int raw_accept(int listen_fd);
 

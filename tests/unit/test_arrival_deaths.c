@@ -1,10 +1,10 @@
 /*
- * test_arrival_deaths.c - a rank that dies before any instruction with which it arrives in an
- * arena: either all see that it has arrived, or whoever waits misses it. Otherwise the others would
- * wait for a rank that nobody looks for.
+ * test_arrival_deaths.c - a rank is killed before each instruction of its arrival in an arena. Then
+ * either the round has all its arrivals, or the dead rank shows as missing. If neither holds, the
+ * other ranks wait for ever.
  *
- * The rank is a child that is traced: it goes on by one instruction more in each turn, and is
- * killed there.
+ * The rank is a child that the test traces. In each turn it runs one instruction more than in the
+ * turn before, and is killed there.
  */
 #include "arena.h"
 #include "check_main.h"

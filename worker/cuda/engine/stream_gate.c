@@ -131,7 +131,8 @@ void ddpi_gate_publish_stages(struct ddpi_device *device)
     pthread_mutex_unlock(&device->lock);
 }
 
-/* Whoever enqueues may be in the driver until the stream has passed a gate, so they open first. */
+/* The gates open first: the thread that enqueues may be in the driver until the stream has passed
+ * one. */
 void ddpi_gate_end(struct ddpi_device *device, struct ddpi_run *run)
 {
     const struct ddpi_gated *gated = ddpi_gated_of(run);

@@ -47,7 +47,7 @@ void ddpi_gate_open(struct ddpi_device *device, uint32_t ticket);
 /* Let other threads see how the time was spent. */
 void ddpi_gate_publish_stages(struct ddpi_device *device);
 
-/* @run has ended: the stream passes all its gates. Then nobody is enqueuing for it any more. */
+/* @run has ended: open all its gates, and wait until no thread enqueues for it. */
 void ddpi_gate_end(struct ddpi_device *device, struct ddpi_run *run);
 
 #endif
