@@ -14,7 +14,8 @@
 
 enum {
     KEY_SIZE = sizeof DDPI_ROUND_PREFIX "/want/drain/" + DDPI_JOB_MAX + DDP_ROUND_NAME_SIZE,
-    STATE_SIZE = 320
+    STATE_SIZE = 320,
+    ASK_MS = 1000, /* until the server is asked again */
 };
 
 /* A requested change, and how to see that it has taken effect. */
@@ -75,21 +76,45 @@ static ddp_status request_change(struct ddpctl_job_call *call, const struct chan
 /* ---- waiting ----------------------------------------------------------------------------------
  */
 
-/* The server acts on a request before it answers any later one. */
-static ddp_status catch_up(struct ddpctl_job_call *call, struct ddp_error *err)
-{
-    char *stats;
-    ddp_status status = ddp_store_stats(call->store, ddpctl_job_left_ms(call), &stats, err);
-    if (status != DDP_OK)
-        return status;
-    ddp_store_free(stats);
-    status = ddpctl_job_follow(call, 0, err);
-    return status == DDP_E_TIMEOUT ? DDP_OK : status;
-}
-
 static bool job_ended(const struct job_view *view)
 {
     return !job_view_there(view) || job_view_is(view, ROUNDS_CLOSED);
+}
+
+static ddp_status ask_server(struct ddpctl_job_call *call, uint32_t timeout_ms,
+                             struct ddp_error *err)
+{
+    char *stats;
+    ddp_status status = ddp_store_stats(call->store, timeout_ms, &stats, err);
+    if (status == DDP_OK)
+        ddp_store_free(stats);
+    return status;
+}
+
+static bool may_ask_again(const struct ddpctl_job_call *call, ddp_status status)
+{
+    return !call->options->no_wait && ddpctl_job_left_ms(call) > 0 &&
+           (status == DDP_E_TIMEOUT || status == DDP_E_UNREACHABLE || status == DDP_E_CLOSED);
+}
+
+/* The server acts on a request before it answers any later one. The store of an agent may end with
+ * the job before it is asked: by then it has told the end of the job. */
+static ddp_status catch_up(struct ddpctl_job_call *call, struct ddp_error *err)
+{
+    for (;;) {
+        struct ddp_error why;
+        uint32_t left = ddpctl_job_left_ms(call);
+        ddp_status asked = ask_server(call, left < ASK_MS ? left : ASK_MS, &why);
+        ddp_status status = ddpctl_job_follow(call, 0, err);
+        if (status != DDP_OK && status != DDP_E_TIMEOUT)
+            return status;
+        if (asked == DDP_OK || job_ended(&call->view))
+            return DDP_OK;
+        if (!may_ask_again(call, asked)) {
+            *err = why;
+            return asked;
+        }
+    }
 }
 
 static ddp_status change_timed_out(const struct ddpctl_job_call *call, struct ddp_error *err)

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 import unittest
 from pathlib import Path
 
@@ -205,16 +206,55 @@ class Status(JobCase):
         self.assertIn('is over, exit code 143: stopped by request', self.text('train', verb='stop'))
         self.assertEqual(job.wait(), STOPPED)
 
-    def test_the_only_node_is_drained(self):
+    def start_alone(self):
+        """A job of one node, which has a store of its own."""
         job = self.start('--nproc-per-node=1', '--rdzv-id=train', 'sh', '-c', 'echo store=$DDPRUN_STORE; sleep 1000')
         job.read_until('store=')
         job.read_until('\n')
         self.store = job.out.split('store=')[1].split()[0]
         self.await_runs(1, 1)
+        return job
+
+    def test_the_only_node_is_drained(self):
+        job = self.start_alone()
         name = socket.gethostname()
         self.fails(FAILED, 'and end', 'drain', 'train', name)
         self.assertIn(f'node {name} is drained', self.text('--force', 'train', name, verb='drain'))
         self.assertEqual(job.wait(), 0)  # as of a node that others go on without
+
+    def test_the_store_ends_with_the_job(self):
+        """Before the command can ask it anything more: it has told the end of the job by then."""
+        for verb, words, told in (('drain', ('--force', 'train', socket.gethostname()), 'is drained; job train is over'),
+                                  ('stop', ('train',), 'job train is over')):
+            with self.subTest(verb):
+                job = self.start_alone()
+                self.store = self.hear_only_until(b'want/' + verb.encode())
+                self.assertIn(told, self.text(*words, verb=verb))
+                job.wait()
+
+    def hear_only_until(self, text):
+        """An address that leads to the store, which hears of its client nothing that comes after the packet
+        with @text. The address is gone when the store is."""
+        listener = socket.create_server(('127.0.0.1', 0))
+        host, port = self.store.rsplit(':', 1)
+
+        def pass_on():
+            client = listener.accept()[0]
+            server = socket.create_connection((host, int(port)))
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else its end may overtake the last packet
+            hears = [client, server]
+            while server in hears:
+                for end in select.select(hears, [], [])[0]:
+                    data = end.recv(65536)
+                    (server if end is client else client).sendall(data)
+                    if not data or (end is client and text in data):
+                        hears.remove(end)
+            for end in (listener, client, server):
+                end.close()
+        thread = threading.Thread(target=pass_on)
+        thread.start()
+        self.addCleanup(thread.join)
+        return '127.0.0.1:%d' % listener.getsockname()[1]
 
     def test_top(self):
         """On a terminal it is drawn again when the job changes, and the terminal is as before at the end."""
