@@ -43,7 +43,7 @@ test:
 	@scripts/setup build demo test lint
 	@scripts/test $(chosen)
 
-## check    what 'make test' leaves out: sanitizers, failpoints, sweeps, wheels, PyTorch; TESTS and FAILED as above
+## check    what 'make test' leaves out: sanitizers, failpoints, wheels, PyTorch; TESTS and FAILED as above
 check:
 	@scripts/setup build demo test
 	@scripts/setup interop || echo "setup: the tests with PyTorch are skipped"

@@ -19,7 +19,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import ROOT, DdprunCase
-from sample import sample
+from sample import sample, whole_only
 from skip import need_torch
 
 HERE = Path(__file__).resolve().parent
@@ -206,8 +206,9 @@ class Backend(DdprunCase):
                                       text=True, check=False)
                 self.assertIn(sentence, done.stderr)
 
+    @whole_only
     def test_frameworks_train_as_with_gloo(self):
-        for name in sample(('lightning', 'accelerate', 'transformers', 'deepspeed'), stride=4):
+        for name in ('lightning', 'accelerate', 'transformers', 'deepspeed'):
             with self.subTest(name):
                 if subprocess.run([PYTHON, '-c', f'import {name}'], capture_output=True, check=False).returncode != 0:
                     self.skipTest(f'{name} is not installed for {PYTHON}')
