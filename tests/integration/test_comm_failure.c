@@ -616,6 +616,7 @@ static void report_anything(struct world *world, uint32_t rank, ddp_comm *comm)
     if (rank == 1) {
         struct ddpi_memo memo;
         ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, (ddp_status)reports[world->stage].sent, "what");
+        ddpi_memo_tag(&memo, (uint32_t)comm->unfinished); /* rank 0 may still join */
         ddpi_control_send(&comm->edges.ring[DDPI_NEXT]->control, &memo);
         world_await_steps(world, 0, 1);
         return;

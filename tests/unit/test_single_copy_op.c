@@ -253,6 +253,8 @@ END_TEST
  * what it has read for the result. */
 START_TEST(what_is_read_of_a_failed_rank_is_not_taken)
 {
+    static const char why[] = "why";
+    char note[sizeof why];
     for (int late = 0; late < 2; late++) {
         setup();
         arena_world_open(2, ROOM);
@@ -265,13 +267,17 @@ START_TEST(what_is_read_of_a_failed_rank_is_not_taken)
             ck_assert(!arena_world_advance(0) && !arena_world_advance(1));
         ck_assert(!arena_world_advance(0) && world.ranks[0].op.worked);
         if (late == 0)
-            ddpi_arena_leave(world.ranks[0].arena);
+            ddpi_arena_fail(world.ranks[0].arena, why, sizeof why);
         while (!world.ranks[1].op.worked)
             ck_assert(!arena_world_advance(1));
         if (late == 1)
-            ddpi_arena_leave(world.ranks[0].arena);
-        ck_assert(!arena_world_advance(1) && !arena_world_advance(1));
-        ck_assert(!ddpi_arena_is_ready(&world.ranks[1].op));
+            ddpi_arena_fail(world.ranks[0].arena, why, sizeof why);
+        enum ddpi_arena_result result = DDPI_ARENA_WAITS;
+        while (result == DDPI_ARENA_WAITS)
+            result = ddpi_arena_advance(&world.ranks[1].op, NULL, NULL);
+        ck_assert_int_eq(result, DDPI_ARENA_FAILED);
+        ddpi_arena_get_note(world.ranks[1].arena, note, sizeof note);
+        ck_assert_str_eq(note, why);
         ck_assert(ddpi_arena_misses(&world.ranks[1].op, 0));
         ck_assert(!ddpi_arena_misses(&world.ranks[1].op, 1));
         arena_world_close();

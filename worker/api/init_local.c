@@ -86,7 +86,7 @@ static ddp_status create_rank(struct ddpi_config *config, uint32_t rank, const i
         return status;
     struct ddp_comm *comm = *ret_comm;
     comm->device = devices != NULL ? devices[rank] : (int)rank;
-    comm->seq = 1; /* as after the round that ends ddp_comm_init() */
+    comm->seq = comm->unfinished = 1; /* as after the round that ends ddp_comm_init() */
     if (config->world_size == 1)
         return DDP_OK;
     struct ddpi_meeting *meeting = &comm->edges.meeting;

@@ -64,15 +64,20 @@ struct line {
     _Alignas(64) _Atomic uint64_t busy;  /* the round of which it does shares now; 0: of none */
     _Atomic uint64_t non_finite[HALVES]; /* the last round whose result is; written by any rank */
     _Atomic uint64_t spent_ns[HALVES];   /* on the last operation that was timed and told here */
-    _Atomic uint32_t left;               /* whether it has failed */
+    _Atomic uint32_t failed;             /* whether it has */
     _Alignas(64) _Atomic uint16_t place; /* if crowded: its last processor, plus 1 */
 };
+
+enum note_state { NOTE_NONE, NOTE_BEGUN, NOTE_STANDS };
 
 struct shared {
     struct half halves[HALVES];
     _Alignas(64) _Atomic uint32_t sleepers;
     _Alignas(64) bool crowded; /* as rank 0 sees it: all ranks have to agree */
     _Atomic uint64_t windows;  /* bytes of the file behind the arena that ranks have taken */
+    _Atomic uint64_t failed;   /* the first round of an operation in which a rank failed; 0: none */
+    _Atomic uint32_t note_state;
+    uint8_t note[DDPI_ARENA_NOTE]; /* of the first rank that failed */
     struct line lines[];
 };
 
@@ -81,6 +86,7 @@ struct ddpi_arena {
     uint32_t nranks, rank;
     bool crowded, grown;
     uint64_t round;
+    uint64_t succeeded;     /* the last round of the last operation in which this rank has */
     uint32_t operations;    /* that have asked where ranks are */
     uint64_t digest;        /* of this rank's call */
     uint64_t works[HALVES]; /* rounds in each half that had work to share */
@@ -559,25 +565,53 @@ bool ddpi_arena_is_non_finite(const struct ddpi_arena *arena, uint64_t round, ui
 }
 
 /* The fences are a pair: who has read what the caller of a failed rank has written since sees that
- * the rank has left. */
-void ddpi_arena_leave(struct ddpi_arena *arena)
+ * the rank has failed. */
+bool ddpi_arena_may_succeed(const struct ddpi_arena *arena)
 {
-    atomic_store_explicit(&arena->shared->lines[arena->rank].left, 1, memory_order_relaxed);
+    atomic_thread_fence(memory_order_acquire);
+    uint64_t failed = atomic_load_explicit(&arena->shared->failed, memory_order_relaxed);
+    return failed == 0 || failed > arena->round;
+}
+
+void ddpi_arena_succeed(struct ddpi_arena *arena)
+{
+    arena->succeeded = arena->round;
+}
+
+static void leave_note(struct shared *shared, const void *note, size_t len)
+{
+    uint32_t none = NOTE_NONE;
+    if (!atomic_compare_exchange_strong(&shared->note_state, &none, NOTE_BEGUN))
+        return;
+    memcpy(shared->note, note, len);
+    atomic_store_explicit(&shared->note_state, NOTE_STANDS, memory_order_release);
+}
+
+/* The arrival stays, as counters only grow; the word makes it worthless. */
+void ddpi_arena_fail(struct ddpi_arena *arena, const void *note, size_t len)
+{
+    _Atomic uint64_t *failed = &arena->shared->failed;
+    uint64_t round = arena->succeeded + 1, first = 0;
+    leave_note(arena->shared, note, len);
+    atomic_store_explicit(&arena->shared->lines[arena->rank].failed, 1, memory_order_relaxed);
+    while ((first == 0 || round < first) && !atomic_compare_exchange_weak(failed, &first, round))
+        ;
     atomic_thread_fence(memory_order_seq_cst);
 }
 
-bool ddpi_arena_has_left(const struct ddpi_arena *arena, uint32_t rank)
+bool ddpi_arena_has_failed(const struct ddpi_arena *arena, uint32_t rank)
 {
-    return atomic_load_explicit(&arena->shared->lines[rank].left, memory_order_relaxed) != 0;
+    return atomic_load_explicit(&arena->shared->lines[rank].failed, memory_order_relaxed) != 0;
 }
 
-bool ddpi_arena_any_left(const struct ddpi_arena *arena)
+bool ddpi_arena_has_note(const struct ddpi_arena *arena)
 {
-    bool any = false;
-    atomic_thread_fence(memory_order_acquire);
-    for (uint32_t rank = 0; rank < arena->nranks; rank++)
-        any = any || ddpi_arena_has_left(arena, rank);
-    return any;
+    return atomic_load_explicit(&arena->shared->note_state, memory_order_acquire) == NOTE_STANDS;
+}
+
+void ddpi_arena_get_note(const struct ddpi_arena *arena, void *ret_note, size_t len)
+{
+    memcpy(ret_note, arena->shared->note, len);
 }
 
 /* ---- sleep ---- */

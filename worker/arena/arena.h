@@ -181,12 +181,22 @@ bool ddpi_arena_is_busy(const struct ddpi_arena *arena, uint64_t round, uint32_t
 void ddpi_arena_note_non_finite(struct ddpi_arena *arena, uint64_t round, uint32_t rank);
 bool ddpi_arena_is_non_finite(const struct ddpi_arena *arena, uint64_t round, uint32_t rank);
 
-/* This rank's operation fails, and so its buffers are its caller's again; told before the call
- * returns. And whether @rank, or any one, has told so: what this rank has read before it asks was
- * the operation's if none has. */
-void ddpi_arena_leave(struct ddpi_arena *arena);
-bool ddpi_arena_has_left(const struct ddpi_arena *arena, uint32_t rank);
-bool ddpi_arena_any_left(const struct ddpi_arena *arena);
+/* Whether this rank may succeed in its operation: no other rank has failed in it. What this rank
+ * has read before it asks was the operation's then, as a rank that fails tells so before its call
+ * returns. */
+bool ddpi_arena_may_succeed(const struct ddpi_arena *arena);
+
+/* This rank has succeeded in the operation of its last round. */
+void ddpi_arena_succeed(struct ddpi_arena *arena);
+
+enum { DDPI_ARENA_NOTE = 1100 };
+
+/* This rank fails in the operation after the last one in which it has succeeded. The first rank to
+ * fail leaves a note of @len bytes, which says why. */
+void ddpi_arena_fail(struct ddpi_arena *arena, const void *note, size_t len);
+bool ddpi_arena_has_failed(const struct ddpi_arena *arena, uint32_t rank);
+bool ddpi_arena_has_note(const struct ddpi_arena *arena);
+void ddpi_arena_get_note(const struct ddpi_arena *arena, void *ret_note, size_t len);
 
 /* ---- sleep ---- */
 

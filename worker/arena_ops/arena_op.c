@@ -193,13 +193,6 @@ static void meet_chunked(struct ddpi_arena_op *op)
     arrive_again(op);
 }
 
-/* The operation has read the buffers of others: it is over if they still belonged to it. Else it
- * waits for the rank that has failed to say why. */
-static void end_reading(struct ddpi_arena_op *op)
-{
-    op->stage = ddpi_arena_any_left(op->arena) ? DDPI_ARENA_DOUBTS : DDPI_ARENA_OVER;
-}
-
 /* In the second of two rounds all have read what they need, or one could not, and all begin again
  * on the usual path. */
 static void meet_single(struct ddpi_arena_op *op)
@@ -222,7 +215,7 @@ static void meet_single(struct ddpi_arena_op *op)
     if (op->way.is_timed)
         ddpi_copy_note(&last, ns);
     ddpi_single_copy_count(op);
-    end_reading(op);
+    op->stage = DDPI_ARENA_OVER;
 }
 
 /* All have arrived. */
@@ -291,10 +284,7 @@ static void end_work(struct ddpi_arena_op *op)
     uint32_t rank = all ? DDPI_RESULT_OF_ALL : ddpi_arena_rank(op->arena);
     if (op->task->call.finite_check && ddpi_arena_is_non_finite(op->arena, op->round, rank))
         op->task->found_non_finite = true;
-    if (op->direct)
-        end_reading(op);
-    else
-        op->stage = DDPI_ARENA_COPY_OUT;
+    op->stage = op->direct ? DDPI_ARENA_OVER : DDPI_ARENA_COPY_OUT;
 }
 
 static void finish_round(struct ddpi_arena_op *op)
@@ -321,8 +311,8 @@ bool ddpi_arena_is_ready(const struct ddpi_arena_op *op)
         return ddpi_arena_all_arrived(op->arena, op->round);
     case DDPI_ARENA_WORK:
         return ddpi_arena_all_finished(op->arena, op->round, op->work);
-    case DDPI_ARENA_DOUBTS:
-        return false;
+    case DDPI_ARENA_FAILS:
+        return ddpi_arena_has_note(op->arena);
     case DDPI_ARENA_COPY_IN:
     case DDPI_ARENA_READ:
     case DDPI_ARENA_COPY_OUT:
@@ -352,10 +342,13 @@ enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, uint32_t *re
         case DDPI_ARENA_COPY_OUT:
             finish_round(op);
             break;
-        case DDPI_ARENA_DOUBTS: /* is never ready */
-            break;
+        case DDPI_ARENA_FAILS:
+            return DDPI_ARENA_FAILED;
         case DDPI_ARENA_OVER:
-            return DDPI_ARENA_COMPLETE;
+            if (ddpi_arena_may_succeed(op->arena))
+                return DDPI_ARENA_COMPLETE;
+            op->stage = DDPI_ARENA_FAILS;
+            break;
         }
     }
     return result;
@@ -363,8 +356,8 @@ enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, uint32_t *re
 
 bool ddpi_arena_misses(const struct ddpi_arena_op *op, uint32_t rank)
 {
-    if (op->stage == DDPI_ARENA_DOUBTS)
-        return ddpi_arena_has_left(op->arena, rank);
+    if (op->stage == DDPI_ARENA_FAILS)
+        return ddpi_arena_has_failed(op->arena, rank);
     return op->stage == DDPI_ARENA_WORK ? ddpi_arena_is_busy(op->arena, op->round, rank)
                                         : !ddpi_arena_has_arrived(op->arena, op->round, rank);
 }

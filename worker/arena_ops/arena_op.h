@@ -22,8 +22,7 @@ enum ddpi_arena_stage {
     DDPI_ARENA_READ,   /* reads the buffers of others (single_copy_op.h) */
     DDPI_ARENA_WORK,   /* waits until all shares of the work are finished */
     DDPI_ARENA_COPY_OUT,
-    DDPI_ARENA_DOUBTS, /* has read the buffers of a rank that has failed, and waits for its notice
-                        */
+    DDPI_ARENA_FAILS, /* is done, but a rank has failed in it: waits until that one has said why */
     DDPI_ARENA_OVER,
 };
 
@@ -74,6 +73,7 @@ static inline uint8_t *ddpi_arena_op_piece(const struct ddpi_arena_op *op, uint3
 enum ddpi_arena_result {
     DDPI_ARENA_WAITS, /* for other ranks */
     DDPI_ARENA_COMPLETE,
+    DDPI_ARENA_FAILED,   /* another rank has, and its note is there */
     DDPI_ARENA_MISMATCH, /* *@ret_rank has called something else, or has another count for this one
                           */
     DDPI_ARENA_NO_ROOM,  /* shared memory is exhausted: @err has the sentence */

@@ -114,9 +114,19 @@ static void comm_leave_in_child(struct ddp_comm *comm)
     ddpi_edges_finish(&comm->edges);
 }
 
+/* A rank has failed with @status in operation @comm->failed_in. */
+static struct ddpi_memo failure_notice(const struct ddp_comm *comm, ddp_status status)
+{
+    struct ddpi_memo memo;
+    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, status, comm->cause);
+    ddpi_memo_tag(&memo, (uint32_t)comm->failed_in);
+    return memo;
+}
+
 static void comm_leave(struct ddp_comm *comm)
 {
-    ddpi_edges_farewell(&comm->edges, comm->failed, comm->cause);
+    struct ddpi_memo failure = failure_notice(comm, comm->failed);
+    ddpi_edges_farewell(&comm->edges, comm->failed != DDP_OK ? &failure : NULL);
     ring_arena(comm);
     ddpi_edges_finish(&comm->edges);
     /* Last, as it may wait for ranks of this process, which wait for the farewell. */
@@ -180,29 +190,95 @@ static enum ddpi_first take_first_place(struct ddp_comm *comm, enum ddpi_first w
     return atomic_compare_exchange_strong(&comm->first, &first, what) ? what : first;
 }
 
+/* Operations that all ranks number alike; the last one of a rank is its ddp_comm_finalize(). */
+static bool is_collective(const struct ddpi_call *call)
+{
+    return !ddpi_call_is_message(call) && call->operation != DDPI_ALLOC;
+}
+
+/* Before the call returns, or another thread sees that the communicator has failed: ranks that come
+ * later must not succeed. */
+static void fail_arena(struct ddp_comm *comm, ddp_status status)
+{
+    _Static_assert(sizeof(struct ddpi_memo) <= DDPI_ARENA_NOTE, "a notice fits into the arena");
+    struct ddpi_memo notice = failure_notice(comm, status);
+    if (comm->arena != NULL)
+        ddpi_arena_fail(comm->arena, &notice, sizeof notice);
+}
+
+/* Tell all peers but @from. */
+static void tell_failure(struct ddp_comm *comm, const struct ddpi_edge *from)
+{
+    struct ddpi_memo notice = failure_notice(comm, comm->failed);
+    ddpi_edges_notify(&comm->edges, from, &notice);
+    ring_arena(comm);
+}
+
+/* The first failure, in operation @number. */
+static ddp_status fail_first(struct ddp_comm *comm, const struct ddpi_edge *from, uint64_t number,
+                             ddp_status status, const char *cause)
+{
+    bool aborted = take_first_place(comm, DDPI_FIRST_FAILURE) == DDPI_FIRST_ABORT;
+    snprintf(comm->cause, sizeof comm->cause, "%s", aborted ? comm->abort_notice.text : cause);
+    comm->failed_in = number;
+    if (aborted)
+        status = DDP_E_ABORTED;
+    if (number <= comm->unfinished)
+        fail_arena(comm, status);
+    comm->failed = status;
+    tell_failure(comm, from);
+    return status;
+}
+
 ddp_status ddpi_comm_fail(struct ddp_comm *comm, const struct ddpi_edge *from, ddp_status status,
                           const char *format, ...)
 {
-    ddp_status earlier = comm->failed;
-    if (earlier != DDP_OK)
-        return earlier;
-    if (take_first_place(comm, DDPI_FIRST_FAILURE) == DDPI_FIRST_ABORT) {
-        status = DDP_E_ABORTED;
-        memcpy(comm->cause, comm->abort_notice.text, sizeof comm->cause);
-    } else {
-        va_list args;
-        va_start(args, format);
-        vsnprintf(comm->cause, sizeof comm->cause, format, args);
-        va_end(args);
+    char cause[DDP_ERROR_TEXT];
+    va_list args;
+    if (comm->failed != DDP_OK)
+        return comm->failed;
+    va_start(args, format);
+    vsnprintf(cause, sizeof cause, format, args);
+    va_end(args);
+    return fail_first(comm, from, comm->unfinished, status, cause);
+}
+
+/* The number of which a notice has the low half. A call that this rank has not made is refused from
+ * now on, so this rank fails no later than in the next one. */
+static uint64_t number_of(const struct ddp_comm *comm, uint32_t low)
+{
+    uint64_t own = comm->unfinished, next = comm->seq;
+    int64_t number = (int64_t)own + (int32_t)(low - (uint32_t)own);
+    return number < 0 ? 0 : (uint64_t)number < next ? (uint64_t)number : next;
+}
+
+ddp_status ddpi_comm_take_failure(struct ddp_comm *comm, const struct ddpi_edge *from,
+                                  const struct ddpi_memo *memo)
+{
+    uint64_t number = number_of(comm, memo->tag);
+    if (comm->failed == DDP_OK)
+        return fail_first(comm, from, number, ddpi_memo_failure(memo), memo->text);
+    if (number < comm->failed_in) {
+        comm->failed_in = number;
+        tell_failure(comm, from);
     }
-    comm->failed = status;
-    if (comm->arena != NULL)
-        ddpi_arena_leave(comm->arena);
-    struct ddpi_memo memo;
-    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, status, comm->cause);
-    ddpi_edges_notify(&comm->edges, from, &memo);
-    ring_arena(comm);
-    return status;
+    return comm->failed;
+}
+
+bool ddpi_comm_may_succeed(const struct ddp_comm *comm, const struct ddpi_call *call)
+{
+    return comm->failed == DDP_OK || !is_collective(call) || call->seq < comm->failed_in;
+}
+
+void ddpi_comm_fail_call(struct ddp_comm *comm, const struct ddpi_call *call)
+{
+    if (!is_collective(call))
+        return;
+    fail_arena(comm, comm->failed);
+    if (call->seq >= comm->failed_in)
+        return;
+    comm->failed_in = call->seq;
+    tell_failure(comm, NULL);
 }
 
 ddp_status ddpi_comm_check_abort(struct ddp_comm *comm)
@@ -231,8 +307,10 @@ void ddp_comm_abort(ddp_comm *comm)
     atomic_store(&comm->aborted, true);
     const uint64_t one = 1;
     (void)!write(comm->bell, &one, sizeof one);
+    struct ddpi_memo notice = comm->abort_notice;
+    ddpi_memo_tag(&notice, (uint32_t)comm->unfinished);
     if (first) /* else the thread that has failed tells the others the cause */
-        ddpi_edges_notify(&comm->edges, NULL, &comm->abort_notice);
+        ddpi_edges_notify(&comm->edges, NULL, &notice);
     ring_arena(comm);
     errno = saved_errno;
 }
@@ -256,6 +334,13 @@ ddp_status ddpi_comm_check_peer_call(struct ddp_comm *comm, const struct ddpi_ed
 
 /* ---- counters ---- */
 
+static void succeed(struct ddp_comm *comm, uint64_t number)
+{
+    atomic_store_explicit(&comm->unfinished, number + 1, memory_order_relaxed);
+    if (comm->arena != NULL)
+        ddpi_arena_succeed(comm->arena);
+}
+
 void ddpi_comm_count(struct ddp_comm *comm, const struct ddpi_task *task, ddp_status status)
 {
     if (!task->no_payload) {
@@ -263,6 +348,8 @@ void ddpi_comm_count(struct ddp_comm *comm, const struct ddpi_task *task, ddp_st
         comm->bytes_received += task->bytes_received;
     }
     comm->operations += status == DDP_OK && task->call.operation != DDPI_ALLOC;
+    if (status == DDP_OK && is_collective(&task->call))
+        succeed(comm, task->call.seq);
     ddpi_recorder_end(comm->recorder, task, status);
 }
 
@@ -275,13 +362,25 @@ void ddpi_comm_read_counts(const struct ddp_comm *comm, struct ddp_comm_stats *s
     stats->nodes = comm->world_size > 1 ? comm->edges.nodes.count : 1;
 }
 
-uint64_t *ddpi_comm_next_seq(struct ddp_comm *comm, const struct ddpi_call *call)
+static uint64_t *message_number(struct ddp_comm *comm, const struct ddpi_call *call)
 {
-    if (call->operation == DDPI_ALLOC) /* not all ranks make it */
-        return &comm->allocs;
-    if (!ddpi_call_is_message(call))
-        return &comm->seq;
     uint32_t peer = call->root == DDP_ANY_RANK ? comm->world_size : call->root;
     struct ddpi_numbers *numbers = &comm->numbers[peer];
     return call->operation == DDPI_SEND ? &numbers->send : &numbers->recv;
+}
+
+uint64_t ddpi_comm_take_number(struct ddp_comm *comm, const struct ddpi_call *call)
+{
+    if (call->operation == DDPI_ALLOC) /* not all ranks make it */
+        return comm->allocs++;
+    if (ddpi_call_is_message(call))
+        return (*message_number(comm, call))++;
+    uint64_t number = ddpi_comm_next_number(comm);
+    atomic_store_explicit(&comm->seq, number + 1, memory_order_relaxed);
+    return number;
+}
+
+uint64_t ddpi_comm_next_number(const struct ddp_comm *comm)
+{
+    return atomic_load_explicit(&comm->seq, memory_order_relaxed);
 }

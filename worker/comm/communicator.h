@@ -43,7 +43,8 @@ struct ddp_comm {
     ddp_algorithm algorithm;
     struct ddpi_selection_table table;      /* which algorithms auto chooses */
     _Atomic uint64_t told[DDPI_OPERATIONS]; /* of each operation the classes of sizes (debug.h) */
-    uint64_t seq;                           /* number of the next operation of all ranks */
+    _Atomic uint64_t seq;                   /* number of the next operation of all ranks */
+    _Atomic uint64_t unfinished;            /* of the first one that has not succeeded here */
     uint64_t allocs;                        /* and of the next meeting for ddp_alloc() */
     uint64_t operations;                    /* completed */
     uint64_t bytes_sent;                    /* by them */
@@ -71,9 +72,10 @@ struct ddp_comm {
      * and the status last: any thread that sees the status may read the cause. */
     _Atomic ddp_status failed;
     char cause[DDP_ERROR_TEXT];
+    uint64_t failed_in;            /* the first operation of all ranks in which one has failed */
     _Atomic enum ddpi_first first; /* what came first: a failure that is found, or an abort */
 
-    /* Besides the control sockets, ddp_comm_abort() touches only these. */
+    /* Besides the control sockets, @first and @unfinished, ddp_comm_abort() touches only these. */
     atomic_bool aborted;
     int bell;
     struct ddpi_memo abort_notice;
@@ -104,6 +106,17 @@ void ddpi_comm_allow_spins(struct ddp_comm *comm, int64_t local_ranks);
 ddp_status ddpi_comm_fail(struct ddp_comm *comm, const struct ddpi_edge *from, ddp_status status,
                           const char *format, ...) DDP_PRINTF(4, 5);
 
+/* The same with what the peer of @from has said. It may have failed in a later operation than the
+ * one that is under way here. */
+ddp_status ddpi_comm_take_failure(struct ddp_comm *comm, const struct ddpi_edge *from,
+                                  const struct ddpi_memo *memo);
+
+/* Whether @call may succeed: no rank is known to have failed in it. */
+bool ddpi_comm_may_succeed(const struct ddp_comm *comm, const struct ddpi_call *call);
+
+/* This rank fails in @call. Tell the peers so, if they think that it may still succeed. */
+void ddpi_comm_fail_call(struct ddp_comm *comm, const struct ddpi_call *call);
+
 /* Fail if ddp_comm_abort() was called. */
 ddp_status ddpi_comm_check_abort(struct ddp_comm *comm);
 
@@ -123,8 +136,10 @@ ddp_status ddpi_comm_report(const struct ddp_comm *comm, struct ddp_error *err);
 void ddpi_comm_count(struct ddp_comm *comm, const struct ddpi_task *task, ddp_status status);
 void ddpi_comm_read_counts(const struct ddp_comm *comm, struct ddp_comm_stats *stats);
 
-/* The number of the next call like @call: operations of all ranks are counted together, messages by
- * peer and direction. */
-uint64_t *ddpi_comm_next_seq(struct ddp_comm *comm, const struct ddpi_call *call);
+/* The number of @call, which is the next one of its kind: operations of all ranks are counted
+ * together, messages by peer and direction. Under the lock of the queue. And the number that the
+ * next operation of all ranks will have. */
+uint64_t ddpi_comm_take_number(struct ddp_comm *comm, const struct ddpi_call *call);
+uint64_t ddpi_comm_next_number(const struct ddp_comm *comm);
 
 #endif

@@ -212,13 +212,13 @@ ddp_status ddpi_edges_let_in(struct ddpi_edges *edges, struct ddp_error *err)
     return DDP_OK;
 }
 
-void ddpi_edges_farewell(struct ddpi_edges *edges, ddp_status failed, const char *cause)
+void ddpi_edges_farewell(struct ddpi_edges *edges, const struct ddpi_memo *failure)
 {
     struct ddpi_memo memos[2];
     unsigned count = 0;
     (void)!ddpi_edges_let_in(edges, NULL); /* so that ranks that are connecting are told, too */
-    if (failed != DDP_OK)
-        ddpi_memo_fill(&memos[count++], DDPI_NOTICE_FAILED, failed, cause);
+    if (failure != NULL)
+        memos[count++] = *failure;
     ddpi_memo_fill(&memos[count++], DDPI_NOTICE_LEFT, DDP_OK, "");
     for (unsigned i = 0; i < count; i++)
         ddpi_edges_notify(edges, NULL, &memos[i]);

@@ -49,9 +49,9 @@ ddp_status ddpi_edges_open(struct ddpi_edges *edges, struct ddp_error *err);
 void ddpi_edges_notify(const struct ddpi_edges *edges, const struct ddpi_edge *from,
                        const struct ddpi_memo *memo);
 
-/* Tell all peers, and ranks that are connecting, that this rank leaves; if @failed is not DDP_OK,
- * also of the failure before. */
-void ddpi_edges_farewell(struct ddpi_edges *edges, ddp_status failed, const char *cause);
+/* Tell all peers, and ranks that are connecting, that this rank leaves, and before that of its
+ * @failure (NULL: none). */
+void ddpi_edges_farewell(struct ddpi_edges *edges, const struct ddpi_memo *failure);
 
 /* The edge at place @index < ddpi_edges_places(), in no particular order; NULL: not made. */
 uint32_t ddpi_edges_places(const struct ddpi_edges *edges);

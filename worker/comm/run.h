@@ -21,9 +21,10 @@ enum ddpi_movement { DDPI_IDLE, DDPI_MOVED, DDPI_COMPLETE };
 
 struct ddpi_algorithm {
     const char *name;
-    bool uses_ring;   /* before begin(), both edges of the ring are made */
-    bool takes_lists; /* it works in the buffers of a list, which are packed for the others */
-    bool takes_turn;  /* a message, too, waits for the collectives that were called before it */
+    bool uses_ring;     /* before begin(), both edges of the ring are made */
+    bool takes_lists;   /* it works in the buffers of a list, which are packed for the others */
+    bool sees_failures; /* in shared memory ranks see whether one has failed */
+    bool takes_turn;    /* a message, too, waits for the collectives that were called before it */
 
     /* Whether the run moves so few bytes that it may begin, and end if nobody makes it wait, under
      * the lock of the queue. NULL: never. It has a begin(), no end(), no list of buffers, and needs
@@ -63,6 +64,7 @@ struct ddpi_run {
     struct ddpi_list link;     /* in the queue */
     bool begun;
     bool broken;      /* begin() or advance() has failed */
+    bool decided;     /* other ranks rely on its success: no failure of others prevents it */
     bool is_awaited;  /* submit() may wait until it has ended */
     bool is_request;  /* no thread waits for it, as far as the queue knows */
     bool is_repeat;   /* @state is what an earlier brief run of the same call has left */

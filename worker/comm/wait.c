@@ -198,12 +198,6 @@ static ddp_status judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
     return status;
 }
 
-static ddp_status take_failure(struct ddp_comm *comm, const struct ddpi_edge *edge,
-                               const struct ddpi_memo *memo)
-{
-    return ddpi_comm_fail(comm, edge, ddpi_memo_failure(memo), "%s", memo->text);
-}
-
 static ddp_status fail_starved(struct ddp_comm *comm, const struct ddpi_edge *edge)
 {
     struct ddp_error cause;
@@ -231,12 +225,12 @@ static ddp_status read_messages(struct ddp_comm *comm, struct ddpi_edge *edge,
         switch (ddpi_control_read(&edge->control, &memo)) {
         case DDPI_CONTROL_NONE:
             if (!ended)
-                return DDP_OK;
+                return comm->failed;
             __attribute__((fallthrough));
         case DDPI_CONTROL_END:
             edge->gone_ms = now;
             ddpi_edges_unwatch(&comm->edges, edge);
-            return DDP_OK;
+            return comm->failed;
         case DDPI_CONTROL_STARVED:
             return fail_starved(comm, edge);
         case DDPI_CONTROL_GARBLED:
@@ -246,7 +240,8 @@ static ddp_status read_messages(struct ddp_comm *comm, struct ddpi_edge *edge,
         }
         switch ((enum ddpi_notice)memo.notice) {
         case DDPI_NOTICE_FAILED:
-            return take_failure(comm, edge, &memo);
+            (void)ddpi_comm_take_failure(comm, edge, &memo);
+            break;
         case DDPI_NOTICE_LEFT:
             edge->left = true;
             break;
@@ -271,16 +266,15 @@ static ddp_status read_messages(struct ddp_comm *comm, struct ddpi_edge *edge,
     }
 }
 
-/* Read all messages of all peers. */
+/* Read all messages of all peers: after a failure, too, more notices of it may come. */
 static ddp_status read_all_messages(struct ddp_comm *comm)
 {
-    ddp_status status = DDP_OK;
-    for (uint32_t i = 0; i < ddpi_edges_places(&comm->edges) && status == DDP_OK; i++) {
+    for (uint32_t i = 0; i < ddpi_edges_places(&comm->edges); i++) {
         struct ddpi_edge *edge = ddpi_edges_at(&comm->edges, i);
         if (edge != NULL && edge->gone_ms == 0)
-            status = read_messages(comm, edge, &(const struct needs){0});
+            (void)read_messages(comm, edge, &(const struct needs){0});
     }
-    return status;
+    return comm->failed;
 }
 
 ddp_status ddpi_wait_gone(struct ddp_comm *comm, const struct ddpi_wait *wait,
@@ -314,23 +308,45 @@ static ddp_status let_in(struct ddp_comm *comm, const struct ddpi_wait *wait)
     return status == DDP_OK ? DDP_OK : fail_meeting(comm, wait, status, &cause);
 }
 
+enum { EVENTS = 8 }; /* the rest follows next time */
+
+/* Returns how many sockets had something to read. */
+static int handle_some(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                       const struct needs *needs, ddp_status *ret_status)
+{
+    struct epoll_event events[EVENTS];
+    int count = epoll_wait(comm->edges.controls, events, EVENTS, 0);
+    *ret_status = DDP_OK;
+    for (int i = 0; i < count && *ret_status == DDP_OK; i++)
+        *ret_status = events[i].data.ptr == &comm->edges.meeting
+                          ? let_in(comm, wait)
+                          : read_messages(comm, events[i].data.ptr, needs);
+    return count;
+}
+
 static ddp_status handle_events(struct ddp_comm *comm, const struct ddpi_wait *wait,
                                 const struct needs *needs)
 {
-    enum { BATCH = 8 }; /* the rest follows next time */
-    struct epoll_event events[BATCH];
-    int count = epoll_wait(comm->edges.controls, events, BATCH, 0);
-    ddp_status status = DDP_OK;
-    for (int i = 0; i < count && status == DDP_OK; i++)
-        status = events[i].data.ptr == &comm->edges.meeting
-                     ? let_in(comm, wait)
-                     : read_messages(comm, events[i].data.ptr, needs);
+    ddp_status status;
+    (void)handle_some(comm, wait, needs, &status);
     return status;
 }
 
 ddp_status ddpi_wait_poll(struct ddp_comm *comm, const struct ddpi_wait *wait)
 {
     return handle_events(comm, wait, &(const struct needs){0});
+}
+
+bool ddpi_wait_may_succeed(struct ddp_comm *comm, const struct ddpi_wait *wait)
+{
+    ddp_status status = comm->failed;
+    int count = EVENTS;
+    while (status == DDP_OK && count == EVENTS)
+        count = handle_some(comm, wait, &(const struct needs){0}, &status);
+    if (status == DDP_OK)
+        return true;
+    (void)read_all_messages(comm);
+    return ddpi_comm_may_succeed(comm, wait->call);
 }
 
 /* The bell; all control sockets and the listeners; then the data of each need. */

@@ -41,6 +41,10 @@ ddp_status ddpi_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
 /* Read messages of peers, and accept ranks that connect, without sleeping. */
 ddp_status ddpi_wait_poll(struct ddp_comm *comm, const struct ddpi_wait *wait);
 
+/* Whether this rank may succeed in the operation of @wait: no rank has failed in it, as far as
+ * others have said until now. */
+bool ddpi_wait_may_succeed(struct ddp_comm *comm, const struct ddpi_wait *wait);
+
 /* The edge to @peer, which is another rank; NULL: it is being made, as part of the operation that
  * @wait describes, or will be when the attempt in progress has ended. The peer accepts in every
  * operation. Does not block. */

@@ -131,7 +131,7 @@ static void make_printable(char *text, size_t size)
             *at = '?';
 }
 
-static bool memo_check(struct ddpi_memo *memo)
+bool ddpi_memo_decode(struct ddpi_memo *memo)
 {
     memo->notice = le32toh(memo->notice);
     memo->status = (int32_t)le32toh((uint32_t)memo->status);
@@ -231,7 +231,7 @@ enum ddpi_control_event ddpi_control_read(struct ddpi_control *control, struct d
     if (control->got < sizeof control->inbox)
         return DDPI_CONTROL_NONE;
     control->got = 0;
-    if (!check_seal(control) || !memo_check(&control->inbox.memo) || !keep_handover(control))
+    if (!check_seal(control) || !ddpi_memo_decode(&control->inbox.memo) || !keep_handover(control))
         return DDPI_CONTROL_GARBLED;
     *ret_memo = control->inbox.memo;
     return DDPI_CONTROL_MEMO;

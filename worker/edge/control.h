@@ -90,6 +90,9 @@ void ddpi_control_finish(struct ddpi_control *control);
 void ddpi_memo_fill(struct ddpi_memo *memo, enum ddpi_notice notice, ddp_status status,
                     const char *text);
 
+/* Read @memo, which a peer has filled. false: it is invalid. */
+bool ddpi_memo_decode(struct ddpi_memo *memo);
+
 /* The status to fail with when @memo of a peer says that it has failed. */
 ddp_status ddpi_memo_failure(const struct ddpi_memo *memo);
 

@@ -57,7 +57,7 @@ ddp_status ddpi_child_place(struct ddp_comm *child, uint32_t rank, uint32_t size
                             struct ddp_error *err)
 {
     ddp_status status = ddpi_comm_place(child, rank, size, err);
-    child->seq = 1;
+    child->seq = child->unfinished = 1;
     if (status == DDP_OK && size > 1)
         return ddpi_meeting_place(&child->edges.meeting, rank, size, err);
     ddpi_meeting_finish(&child->edges.meeting);

@@ -85,7 +85,7 @@ static ddp_status join_child(struct shrink *shrink, struct ddp_error *err)
     ddp_status status = ddpi_child_ready(child, shrink->rally.comm, err);
     if (status != DDP_OK || child->world_size == 1)
         return status;
-    child->seq = 0;
+    child->seq = child->unfinished = 0;
     status = ddpi_host_join(child, left > JOIN_MIN_MS ? (uint64_t)left : JOIN_MIN_MS, err);
     if (status == DDP_OK)
         ddpi_edges_know_all(&child->edges);

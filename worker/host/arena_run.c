@@ -24,16 +24,11 @@ enum {
     ARENA_TAG = 0x414e4552, /* of the descriptor on its way */
 };
 
-/* The state of a run. */
-struct arena_run {
-    struct ddpi_arena_op op;
-    bool under_way;
-};
-DDPI_RUN_STATE_FITS(struct arena_run);
+DDPI_RUN_STATE_FITS(struct ddpi_arena_run);
 
-static struct arena_run *arena_run_of(struct ddpi_run *run)
+static struct ddpi_arena_run *arena_run_of(struct ddpi_run *run)
 {
-    return (struct arena_run *)(void *)run->state;
+    return (struct ddpi_arena_run *)(void *)run->state;
 }
 
 bool ddpi_arena_is_chosen(const struct ddp_comm *comm)
@@ -223,6 +218,19 @@ ddp_status ddpi_arena_fail_mismatch(struct ddp_comm *comm, const struct ddpi_are
                           comm->rank, our_text, name, their_text);
 }
 
+ddp_status ddpi_arena_fail_as_other(struct ddp_comm *comm, const struct ddpi_arena_op *op)
+{
+    struct ddpi_memo notice;
+    ddpi_arena_get_note(op->arena, &notice, sizeof notice);
+    if (!ddpi_memo_decode(&notice))
+        return ddpi_comm_fail(comm, NULL, DDP_E_PROTOCOL,
+                              "rank %u: a rank has failed, and left no valid notice in the shared "
+                              "memory",
+                              comm->rank);
+    notice.tag = (uint32_t)op->task->call.seq; /* no later than that */
+    return ddpi_comm_take_failure(comm, NULL, &notice);
+}
+
 /* Whether @op can go on. Other ranks with processors of their own answer within a microsecond: look
  * more often than the driver does between its other duties, but not without a pause, as a look
  * takes away the line that another rank is about to write. */
@@ -246,7 +254,7 @@ static void debug_unread(const struct ddp_comm *comm, const struct ddpi_arena_op
 static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
                                 enum ddpi_movement *ret_movement)
 {
-    struct arena_run *state = arena_run_of(run);
+    struct ddpi_arena_run *state = arena_run_of(run);
     DDPI_UNINITIALIZED struct ddp_error cause;
     uint32_t odd;
     if (comm->arena == NULL) {
@@ -278,6 +286,8 @@ static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
                                    "operations on it copy");
         *ret_movement = DDPI_COMPLETE;
         break;
+    case DDPI_ARENA_FAILED:
+        return ddpi_arena_fail_as_other(comm, &state->op);
     case DDPI_ARENA_MISMATCH:
         return ddpi_arena_fail_mismatch(comm, &state->op, odd);
     case DDPI_ARENA_NO_ROOM:
@@ -289,7 +299,7 @@ static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
 static unsigned arena_needs(const struct ddp_comm *comm, struct ddpi_run *run,
                             struct ddpi_need *needs)
 {
-    struct arena_run *state = arena_run_of(run);
+    struct ddpi_arena_run *state = arena_run_of(run);
     if (state->under_way)
         *needs = (struct ddpi_need){.arena_op = &state->op};
     else
@@ -300,6 +310,7 @@ static unsigned arena_needs(const struct ddp_comm *comm, struct ddpi_run *run,
 const struct ddpi_algorithm ddpi_arena_algorithm = {.name = "direct",
                                                     .uses_ring = true,
                                                     .takes_lists = true,
+                                                    .sees_failures = true,
                                                     .is_brief = arena_is_brief,
                                                     .begin = arena_begin,
                                                     .advance = arena_advance,

@@ -115,6 +115,8 @@ static ddp_status inside_advance(struct ddp_comm *comm, struct ddpi_run *run,
         state->sent += state->inside.bytes_sent;
         state->received += state->inside.bytes_received;
         break;
+    case DDPI_ARENA_FAILED:
+        return ddpi_arena_fail_as_other(comm, &state->op);
     case DDPI_ARENA_MISMATCH:
         return ddpi_arena_fail_mismatch(comm, &state->op, odd);
     case DDPI_ARENA_NO_ROOM:

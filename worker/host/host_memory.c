@@ -142,7 +142,7 @@ static const struct ddpi_algorithm *choose_collective(struct ddp_comm *comm, str
     if (chosen == DDP_ALGORITHM_HIERARCHICAL)
         return &ddpi_hierarchical_algorithm;
     if (chosen == DDP_ALGORITHM_DIRECT && !task->gathered)
-        return &ddpi_arena_algorithm;
+        return of.operation == DDPI_MONITORED ? &ddpi_monitored_meeting : &ddpi_arena_algorithm;
     if (task->gathered)
         task->ring.kind = DDPI_RING_ALL_GATHER;
     return choose_way(comm, task);
@@ -199,5 +199,8 @@ ddp_status ddpi_host_join(struct ddp_comm *comm, uint64_t timeout_ms, struct ddp
     struct ddpi_task task = {.call = {.operation = DDPI_JOIN, .seq = comm->seq++},
                              .timeout_ms = timeout_ms};
     prepare_round(comm, &task, comm->edges.meeting.cards, DDPI_CARD_SLOT);
-    return ddpi_host_ring(comm, &task) == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
+    if (ddpi_host_ring(comm, &task) != DDP_OK)
+        return ddpi_comm_report(comm, err);
+    comm->unfinished = comm->seq;
+    return DDP_OK;
 }

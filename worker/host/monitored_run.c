@@ -1,11 +1,18 @@
 /*
  * monitored_run.c - the barrier in which rank 0 knows which ranks have come: each sends it a
  * message without bytes, and when it has all of them it answers each. At the deadline rank 0 names
- * the ranks that are missing. What goes round the ring is only looked at. Owns the exchange of its
- * run.
+ * the ranks that are missing. What goes round the ring is only looked at.
+ *
+ * Ranks that share memory meet there before, where a rank sees at once what the others call.
+ *
+ * Before it answers rank 0 looks whether a rank has failed, and afterwards it succeeds, whatever
+ * the others do. So no rank succeeds unless rank 0 does.
+ *
+ * Owns the exchange of its run.
  */
 #include "monitored_run.h"
 
+#include "arena_run.h"
 #include "clock.h"
 #include "exchange.h"
 #include "mem.h"
@@ -13,6 +20,8 @@
 
 /* The state of a run. */
 struct monitored_run {
+    struct ddpi_arena_run meeting; /* used where ranks share memory */
+    bool met;
     struct ddpi_exchange exchange;
     bool answers; /* rank 0 has heard of all ranks */
 };
@@ -108,7 +117,9 @@ static ddp_status monitored_advance(struct ddp_comm *comm, struct ddpi_run *run,
     if (*ret_movement != DDPI_COMPLETE)
         return monitored_check_time(comm, run, &monitored->exchange);
     ddpi_exchange_end(comm, &monitored->exchange);
-    monitored->answers = true;
+    if (!ddpi_wait_may_succeed(comm, &run->wait))
+        return comm->failed;
+    monitored->answers = run->decided = true;
     *ret_movement = DDPI_MOVED;
     return monitored_exchange(comm, run);
 }
@@ -143,3 +154,40 @@ const struct ddpi_algorithm ddpi_monitored_algorithm = {.name = "monitored",
                                                         .most_needs = monitored_most_needs,
                                                         .needs = monitored_needs,
                                                         .end = monitored_end};
+
+/* ---- where ranks share memory ---- */
+
+static ddp_status met_begin(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    *monitored_of(run) = (struct monitored_run){0};
+    return ddpi_arena_algorithm.begin(comm, run);
+}
+
+static ddp_status met_advance(struct ddp_comm *comm, struct ddpi_run *run,
+                              enum ddpi_movement *ret_movement)
+{
+    struct monitored_run *monitored = monitored_of(run);
+    if (monitored->met)
+        return monitored_advance(comm, run, ret_movement);
+    ddp_status status = ddpi_arena_algorithm.advance(comm, run, ret_movement);
+    if (status != DDP_OK || *ret_movement != DDPI_COMPLETE)
+        return status;
+    monitored->met = true;
+    *ret_movement = DDPI_MOVED;
+    return monitored_exchange(comm, run);
+}
+
+static unsigned met_needs(const struct ddp_comm *comm, struct ddpi_run *run,
+                          struct ddpi_need *needs)
+{
+    return monitored_of(run)->met ? monitored_needs(comm, run, needs)
+                                  : ddpi_arena_algorithm.needs(comm, run, needs);
+}
+
+const struct ddpi_algorithm ddpi_monitored_meeting = {.name = "monitored in shared memory",
+                                                      .uses_ring = true,
+                                                      .begin = met_begin,
+                                                      .advance = met_advance,
+                                                      .most_needs = monitored_most_needs,
+                                                      .needs = met_needs,
+                                                      .end = monitored_end};

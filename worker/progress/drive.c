@@ -54,18 +54,39 @@ static void run_start_clock(struct ddpi_run *run, uint64_t now)
     run->wait.deadline_ms = ddpi_deadline(now, run->task.timeout_ms);
 }
 
-/* Another rank has failed, or this one, maybe in a later operation: if all that this run needs is
- * here, it succeeds. */
-static ddp_status run_finish_after_failure(struct ddp_comm *comm, struct ddpi_run *run)
+/* Whether this rank may succeed in @run, which is complete. */
+static bool run_may_succeed(struct ddp_comm *comm, const struct ddpi_run *run)
+{
+    if (run->decided)
+        return true;
+    return run->algorithm->sees_failures || comm->world_size == 1 ||
+                   ddpi_call_is_message(&run->task.call)
+               ? ddpi_comm_may_succeed(comm, &run->task.call)
+               : ddpi_wait_may_succeed(comm, &run->wait);
+}
+
+/* The communicator has failed. Advance @run as long as what it needs is here; false: it cannot be
+ * completed. */
+static bool run_finish(struct ddp_comm *comm, struct ddpi_run *run)
 {
     enum ddpi_movement movement = DDPI_IDLE;
-    if (!run->begun || run->broken || run->algorithm->execute != NULL)
-        return comm->failed;
+    bool may_succeed = run->decided || ddpi_comm_may_succeed(comm, &run->task.call);
+    if (!run->begun || run->broken || run->algorithm->execute != NULL || !may_succeed)
+        return false;
     do {
         if (run_advance(comm, run, &movement) != DDP_OK)
-            return comm->failed;
+            return false;
     } while (movement == DDPI_MOVED);
-    return movement == DDPI_COMPLETE ? DDP_OK : comm->failed;
+    return movement == DDPI_COMPLETE && run_may_succeed(comm, run);
+}
+
+/* A rank has failed, maybe in a later operation than @run: then @run may succeed. */
+static ddp_status run_finish_after_failure(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    if (run_finish(comm, run))
+        return DDP_OK;
+    ddpi_comm_fail_call(comm, &run->task.call);
+    return comm->failed;
 }
 
 /* ---- the queue ---- */
@@ -141,6 +162,7 @@ static bool run_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status stat
         settle(comm, run, status);
         pthread_mutex_unlock(&comm->runs.lock);
     }
+    ddp_status before = comm->failed;
     if (run->algorithm->end != NULL)
         run->algorithm->end(comm, run, status);
     if (run->task.list != NULL)
@@ -148,7 +170,7 @@ static bool run_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status stat
     pthread_mutex_lock(&comm->runs.lock);
     if (!holds_stream)
         settle(comm, run, status);
-    else if (status == DDP_OK && run->is_request && comm->failed != DDP_OK)
+    else if (status == DDP_OK && run->is_request && before == DDP_OK && comm->failed != DDP_OK)
         set_late_failure(comm, run);
     status = run->status;
     void (*ended)(void *arg, ddp_status) = run->ended;
@@ -202,9 +224,11 @@ static ddp_status advance_or_end(struct ddp_comm *comm, struct ddpi_run *run, st
     enum ddpi_movement movement;
     ddp_status status = run_advance(comm, run, &movement);
     turn->moved |= movement != DDPI_IDLE;
-    if (status == DDP_OK && movement == DDPI_COMPLETE)
+    if (status != DDP_OK || movement != DDPI_COMPLETE)
+        return status;
+    if (run_may_succeed(comm, run))
         turn->locked = run_end(comm, run, DDP_OK, run == turn->end->run);
-    return status;
+    return comm->failed;
 }
 
 static ddp_status execute(struct ddp_comm *comm, struct ddpi_run *run)
@@ -212,9 +236,11 @@ static ddp_status execute(struct ddp_comm *comm, struct ddpi_run *run)
     ddpi_recorder_start(comm->recorder, run->task.record);
     run->begun = true;
     ddp_status status = run->algorithm->execute(comm, run);
-    if (status == DDP_OK)
+    if (status != DDP_OK)
+        return status;
+    if (run_may_succeed(comm, run))
         run_end(comm, run, DDP_OK, false);
-    return status;
+    return comm->failed;
 }
 
 static ddp_status advance_runs(struct ddp_comm *comm, struct turn *turn)

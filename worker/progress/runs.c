@@ -25,14 +25,14 @@ static void wake_driver(struct ddp_comm *comm)
 static void prepare_run(struct ddpi_run *run)
 {
     run->wait = (struct ddpi_wait){.call = &run->task.call};
-    run->begun = run->broken = false;
+    run->begun = run->broken = run->decided = false;
     atomic_init(&run->done, false);
 }
 
 /* Call under the lock. */
 static void number_run(struct ddp_comm *comm, struct ddpi_run *run)
 {
-    run->task.call.seq = (*ddpi_comm_next_seq(comm, &run->task.call))++;
+    run->task.call.seq = ddpi_comm_take_number(comm, &run->task.call);
     run->task.record = 0;
 }
 

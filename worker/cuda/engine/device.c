@@ -350,7 +350,7 @@ static ddp_status probe_once(struct ddpi_device *device, struct ddpi_task *task,
     struct ddp_comm *comm = device->comm;
     ddpi_runs_claim(comm);
     device->met = true;
-    task->call.seq = *ddpi_comm_next_seq(comm, &task->call);
+    task->call.seq = ddpi_comm_next_number(comm);
     ddp_status status = comm->failed != DDP_OK ? comm->failed : ddpi_device_meet(device, task);
     ddpi_runs_release(comm);
     return status == DDP_OK ? DDP_OK : ddpi_error_set(err, status, "%s", comm->cause);

@@ -14,7 +14,10 @@
  * hangs: soon after the communicator's timeout it fails. First the ranks find out which of them is
  * to blame: a rank that is stopped has half the timeout to answer, at least 0.2 and at most 5
  * seconds. If all ranks answer, this takes at most as long as the timeout again, at least 0.9 and
- * at most 20 seconds. When a peer dies, every survivor gets an error that names the rank.
+ * at most 20 seconds. When a peer dies, every survivor gets an error that names the rank. Once a
+ * rank has failed in an operation of all ranks, one that is still in it, or comes later, does not
+ * succeed after it has heard of that; a rank for which the operation had ended gets the error from
+ * its next call.
  *
  * Device memory: an operation is enqueued on @stream (a CUstream or cudaStream_t; NULL is the
  * legacy default stream), and the call returns. The operation begins when earlier work of that
@@ -489,10 +492,11 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_barrier(ddp_comm *comm, void *stream, stru
  * Wait until all ranks have called it, at most @timeout_ms (0: the communicator's timeout). If some
  * do not come, the sentence names all of them, while that of ddp_barrier() may name one only.
  *
- * Where ranks do not share memory each one reports to rank 0 and waits for its answer: 2 (N - 1)
- * messages of headers only, a connection of rank 0 to every rank, and the time of two messages.
- * Rank 0 counts the time from its own call: ranks that come much earlier, or later, name rank 0. If
- * ranks call another collective instead, all fail at once with a sentence that names both.
+ * Each rank reports to rank 0 and waits for its answer, so none succeeds unless rank 0 has, or dies
+ * while it answers: two messages of headers for each rank, a connection of rank 0 to every rank,
+ * and the time of two messages. Rank 0 counts the time from its own call: ranks that come much
+ * earlier, or later, name rank 0. If ranks call another collective instead, all fail at once with a
+ * sentence that names both.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t timeout_ms,
                                                         struct ddp_error *err);
