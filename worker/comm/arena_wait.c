@@ -5,8 +5,8 @@
  * see that a rank has died (lives.h). One that connects rings nothing: so a sleep lasts some
  * milliseconds at most, and then the control sockets are read.
  *
- * Everybody can see who has arrived. So some time after the deadline the sentence names the ranks
- * that have not, and no rank is asked.
+ * Everybody can see who has arrived. So at the deadline the sentence names the ranks that have not,
+ * and no rank is asked; but one that waits for a message asks, and tells all whom it doubts.
  */
 #include "arena_wait.h"
 
@@ -14,6 +14,7 @@
 #include "attempt.h"
 #include "clock.h"
 #include "dying.h"
+#include "question.h"
 #include "rank_names.h"
 
 #include <stdio.h>
@@ -42,25 +43,38 @@ static bool misses(const struct ddp_comm *comm, const struct ddpi_arena_op *op, 
     return is_missing(&(struct node_op){&comm->edges.nodes, op}, rank);
 }
 
+/* What is said of @count ranks that have not come. */
+static void find_out(const struct ddp_comm *comm, const struct ddpi_wait *wait,
+                     const struct ddpi_arena_op *op, uint32_t count, char *text, size_t size)
+{
+    const char *doubted = ddpi_question_doubted(comm, wait);
+    if (op->stage == DDPI_ARENA_FAILS)
+        snprintf(text, size, "failed, and %s not said why", count == 1 ? "has" : "have");
+    else if (doubted != NULL)
+        snprintf(text, size, "may wait as well, as %s", doubted);
+    else
+        snprintf(text, size, "%s%s stopped",
+                 op->checked  ? ""
+                 : count == 1 ? "has not called it, or "
+                              : "have not called it, or ",
+                 count == 1 ? "is" : "are");
+}
+
 static ddp_status fail_missing(struct ddp_comm *comm, const struct ddpi_wait *wait,
                                const struct ddpi_arena_op *op, uint64_t now)
 {
-    char call[DDPI_CALL_TEXT], names[DDPI_RANK_NAMES];
+    char call[DDPI_CALL_TEXT], names[DDPI_RANK_NAMES], finding[DDP_ERROR_TEXT];
     uint64_t elapsed = now - wait->started_ms;
-    bool called = op->checked;
     ddpi_call_name(wait->call, call);
     const struct node_op here = {&comm->edges.nodes, op};
     uint32_t count = ddpi_comm_list_ranks(comm, is_missing, &here, names);
     if (count == 0) /* they have come at the last moment */
         return DDP_OK;
+    find_out(comm, wait, op, count, finding, sizeof finding);
     return ddpi_comm_fail(comm, NULL, DDP_E_TIMEOUT,
-                          "%s: rank %u has waited %llu.%llu s for %s, which %s%s stopped", call,
-                          comm->rank, (unsigned long long)elapsed / 1000,
-                          (unsigned long long)elapsed % 1000 / 100, names,
-                          called       ? ""
-                          : count == 1 ? "has not called it, or "
-                                       : "have not called it, or ",
-                          count == 1 ? "is" : "are");
+                          "%s: rank %u has waited %llu.%llu s for %s, which %s", call, comm->rank,
+                          (unsigned long long)elapsed / 1000,
+                          (unsigned long long)elapsed % 1000 / 100, names, finding);
 }
 
 ddp_status ddpi_arena_check_ring(struct ddp_comm *comm, const struct ddpi_call *call)
@@ -149,14 +163,6 @@ static ddp_status question_neighbours(struct ddp_comm *comm, const struct ddpi_w
     return status;
 }
 
-/* A rank that is missing may wait for another one, in a message: it has this long to find out, and
- * to say so. Where neighbours are asked, those of the rank to blame come first. */
-static uint64_t patience_ms(const struct ddp_comm *comm, const struct ddpi_wait *wait)
-{
-    bool questions = !ddpi_edges_share_memory(&comm->edges);
-    return ddpi_wait_answer_ms(wait) * (questions ? 5 : 3) / 2;
-}
-
 ddp_status ddpi_arena_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
                             const struct ddpi_need *need, bool *ret_ready)
 {
@@ -168,15 +174,15 @@ ddp_status ddpi_arena_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
     ddp_status status = check_neighbours(comm, wait, op);
     if (status == DDP_OK)
         status = check_lives(comm, wait, op);
-    if (status == DDP_OK && now >= wait->deadline_ms && !ddpi_edges_share_memory(&comm->edges))
+    if (status == DDP_OK && now >= ddpi_question_begins_ms(wait) &&
+        !ddpi_edges_share_memory(&comm->edges))
         status = question_neighbours(comm, wait, op, now);
-    if (status == DDP_OK && now >= ddpi_deadline(wait->deadline_ms, patience_ms(comm, wait)))
+    if (status == DDP_OK && now >= wait->deadline_ms)
         status = fail_missing(comm, wait, op, now);
     return status == DDP_OK ? ddpi_comm_check_abort(comm) : status;
 }
 
-/* In microseconds. Past the deadline this rank looks at the others as often as before it, as long
- * as they may still say who is to blame. */
+/* In microseconds. */
 static uint32_t sleep_time(const struct ddpi_wait *wait, uint64_t until_ms, uint32_t most_us)
 {
     uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic), left_ms = most_us;

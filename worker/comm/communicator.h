@@ -29,6 +29,8 @@ enum ddpi_first { DDPI_FIRST_NONE, DDPI_FIRST_FAILURE, DDPI_FIRST_ABORT };
 struct ddpi_mailbox;
 struct ddpi_repeat;
 
+enum { DDPI_DOUBT_TEXT = DDPI_PEER_NAME + 128 };
+
 struct ddp_comm {
     const uint8_t *home; /* 1 in the process that made it, 0 in its children (private_fds.h) */
     int home_pid;
@@ -67,6 +69,12 @@ struct ddp_comm {
 
     /* Of each operation the last brief run (repeat.h); NULL: there was none. */
     _Atomic(struct ddpi_repeat *) repeats[DDPI_OPERATIONS];
+
+    /* Which rank does not answer (question.h). */
+    struct {
+        uint64_t noted_ms;
+        char text[DDPI_DOUBT_TEXT];
+    } doubt;
 
     /* The first cause of failure; DDP_OK: none. The thread that runs operations writes it, once,
      * and the status last: any thread that sees the status may read the cause. */

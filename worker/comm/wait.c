@@ -8,11 +8,7 @@
  * Before a rank names a peer that is gone, it looks at all others: a peer that has left, or may
  * have, can have done so because another one died.
  *
- * When the deadline passes, the neighbour that the rank waits for need not be to blame: it may be
- * waiting as well. So the rank asks it, over its control socket, and the neighbour asks in turn the
- * rank that it waits for. A rank that does not answer is stopped, or has not called the operation;
- * the neighbour that asked it names it. A busy machine delays answers too, and lets the deadlines
- * of ranks pass at different times: so the longer the timeout, the longer ranks wait for an answer.
+ * Whom it names when the deadline passes is found out before (question.c).
  */
 #include "wait.h"
 
@@ -21,6 +17,7 @@
 #include "clock.h"
 #include "error.h"
 #include "mem.h"
+#include "question.h"
 #include "ring.h"
 #include "verdict.h"
 
@@ -29,58 +26,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum {
-    /* How long a rank that is waiting too may take to answer: half the operation's timeout. */
-    ANSWER_MIN_MS = 200,
-    ANSWER_MAX_MS = 5000,
-    /* How long to wait for the verdict of others when all answer: the whole timeout. */
-    VERDICT_MIN_MS = 900,
-    VERDICT_MAX_MS = 20000,
-    ARENA_NAP_US = 500, /* between looks at an arena */
-};
+enum { ARENA_NAP_US = 500 }; /* between looks at an arena */
 
 static uint64_t wait_now_ms(void)
 {
     return ddpi_now_ms(&ddpi_clock_monotonic);
-}
-
-static uint64_t clamp(uint64_t least, uint64_t value, uint64_t most)
-{
-    return value < least ? least : value > most ? most : value;
-}
-
-uint64_t ddpi_wait_answer_ms(const struct ddpi_wait *wait)
-{
-    return clamp(ANSWER_MIN_MS, (wait->deadline_ms - wait->started_ms) / 2, ANSWER_MAX_MS);
-}
-
-/* Counted from the question. */
-static uint64_t verdict_ms(const struct ddpi_wait *wait)
-{
-    return ddpi_wait_answer_ms(wait) +
-           clamp(VERDICT_MIN_MS, wait->deadline_ms - wait->started_ms, VERDICT_MAX_MS);
-}
-
-static ddp_status fail_timeout(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                               const struct ddpi_edge *edge, const char *finding)
-{
-    char call[DDPI_CALL_TEXT];
-    ddpi_call_name(wait->call, call);
-    uint64_t elapsed = wait_now_ms() - wait->started_ms;
-    return ddpi_comm_fail(
-        comm, NULL, DDP_E_TIMEOUT,
-        "%s: rank %u has waited %llu.%llu s for %s, which %s; %llu of %llu bytes had %s", call,
-        comm->rank, (unsigned long long)elapsed / 1000, (unsigned long long)elapsed % 1000 / 100,
-        edge->peer_name, finding, (unsigned long long)wait->bytes_done,
-        (unsigned long long)wait->bytes_wanted, wait->sends ? "been sent" : "arrived");
-}
-
-ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                             const struct ddpi_edge *edge)
-{
-    if (wait_now_ms() < ddpi_deadline(wait->deadline_ms, verdict_ms(wait)))
-        return DDP_OK;
-    return fail_timeout(comm, wait, edge, "is too slow");
 }
 
 struct needs {
@@ -97,21 +47,6 @@ static bool is_needed(const struct ddpi_need *need)
 static const struct ddpi_wait *need_wait(const struct ddpi_need *need, const struct ddpi_wait *wait)
 {
     return need->wait != NULL ? need->wait : wait;
-}
-
-static void ask_peer(struct ddpi_edge *edge, uint64_t now)
-{
-    struct ddpi_memo memo;
-    ddpi_memo_fill(&memo, DDPI_NOTICE_ASK, DDP_OK, "");
-    ddpi_control_send(&edge->control, &memo);
-    edge->asked_ms = now;
-    edge->answered = false;
-}
-
-static void ask_needed(const struct ddpi_need *need, uint64_t now)
-{
-    if (is_needed(need) && need->edge->asked_ms == 0)
-        ask_peer(need->edge, now);
 }
 
 static void wake_by(uint64_t *wake_ms, uint64_t candidate)
@@ -137,30 +72,7 @@ static ddp_status judge_life(struct ddp_comm *comm, const struct ddpi_wait *wait
     return DDP_OK;
 }
 
-/* Fail if the peer of a needed edge was asked whether it waits too, and the time for that is up. */
-static ddp_status judge_answer(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                               struct ddpi_edge *edge, uint64_t now, uint64_t *wake_ms)
-{
-    if (edge->asked_ms == 0)
-        return DDP_OK;
-    if (!edge->answered && now >= edge->asked_ms + ddpi_wait_answer_ms(wait))
-        return fail_timeout(comm, wait, edge,
-                            edge->control.fd >= 0
-                                ? "does not answer: it is stopped, or has not called the operation"
-                                : "does not accept this rank: it is stopped, is in no operation, "
-                                  "or is out of descriptors");
-    if (now >= edge->asked_ms + verdict_ms(wait)) {
-        if (now >= wait->deadline_ms)
-            return fail_timeout(comm, wait, edge, "waits for others itself");
-        edge->asked_ms = 0; /* another rank had asked this one, and bytes have moved since */
-        return DDP_OK;
-    }
-    wake_by(wake_ms,
-            edge->asked_ms + (edge->answered ? verdict_ms(wait) : ddpi_wait_answer_ms(wait)));
-    return DDP_OK;
-}
-
-/* Ask, and fail if an edge that is needed has ended or its peer does not answer. */
+/* Fail if an edge that is needed has ended, or its time is up. */
 static ddp_status judge_need(struct ddp_comm *comm, const struct ddpi_wait *wait,
                              const struct ddpi_need *need, uint64_t now, uint64_t *wake_ms)
 {
@@ -168,12 +80,8 @@ static ddp_status judge_need(struct ddp_comm *comm, const struct ddpi_wait *wait
         wake_by(wake_ms, wait->deadline_ms);
     if (!is_needed(need))
         return DDP_OK;
-    if (now >= wait->deadline_ms)
-        ask_needed(need, now);
-    else
-        wake_by(wake_ms, wait->deadline_ms);
     ddp_status status = judge_life(comm, wait, need->edge, now, wake_ms);
-    return status == DDP_OK ? judge_answer(comm, wait, need->edge, now, wake_ms) : status;
+    return status == DDP_OK ? ddpi_question_judge(comm, wait, need->edge, now, wake_ms) : status;
 }
 
 ddp_status ddpi_wait_question(struct ddp_comm *comm, const struct ddpi_wait *wait,
@@ -249,10 +157,14 @@ static ddp_status read_messages(struct ddp_comm *comm, struct ddpi_edge *edge,
             ddpi_memo_fill(&memo, DDPI_NOTICE_WAITING, DDP_OK, "");
             ddpi_control_send(&edge->control, &memo);
             for (unsigned i = 0; i < needs->count; i++)
-                ask_needed(&needs->list[i], now);
+                if (is_needed(&needs->list[i]))
+                    ddpi_question_pass_on(needs->list[i].edge, now);
             break;
         case DDPI_NOTICE_WAITING:
             edge->answered = true;
+            break;
+        case DDPI_NOTICE_DOUBT:
+            ddpi_question_take_doubt(comm, edge, &memo);
             break;
         case DDPI_NOTICE_HANDOVER: /* the descriptor is in edge->control */
             break;

@@ -28,9 +28,10 @@ struct ddpi_wait {
     uint64_t deadline_ms;
     uint64_t bytes_done; /* of @bytes_wanted to receive, or to send */
     uint64_t bytes_wanted;
-    bool sends;        /* the bytes are to be sent */
-    uint32_t nap_us;   /* sleep no longer than this; 0: until something happens */
-    uint64_t until_ms; /* and not beyond this time; 0: no limit */
+    bool sends;         /* the bytes are to be sent */
+    bool names_missing; /* the run itself fails at the deadline, and names all who are missing */
+    uint32_t nap_us;    /* sleep no longer than this; 0: until something happens */
+    uint64_t until_ms;  /* and not beyond this time; 0: no limit */
 };
 
 /* Sleep until one of @needs may be met; meanwhile read messages of all peers. Anything but DDP_OK
@@ -62,18 +63,10 @@ struct ddpi_edge *ddpi_sought_edge(const struct ddp_comm *comm);
 ddp_status ddpi_wait_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer,
                           struct ddpi_edge **ret_edge);
 
-/* How long a rank that is asked after the deadline of @wait may be silent before it counts as
- * stopped. */
-uint64_t ddpi_wait_answer_ms(const struct ddpi_wait *wait);
-
-/* The deadline of @wait has passed: ask the peer of @edge, once, whether it waits as well. Fail if
- * it does not answer in time, or is gone. */
+/* The operation needs the peer of @edge: ask that one in time whether it waits as well. Fail if it
+ * is gone, or if the deadline has passed. */
 ddp_status ddpi_wait_question(struct ddp_comm *comm, const struct ddpi_wait *wait,
                               struct ddpi_edge *edge, uint64_t now);
-
-/* Fail if the deadline has passed long ago: the peer of @edge is too slow. */
-ddp_status ddpi_wait_overdue(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                             const struct ddpi_edge *edge);
 
 /* Fail because the peer of @edge is gone, or because of the death of another one that may have been
  * the cause. Blocks like ddpi_verdict_culprit(). */

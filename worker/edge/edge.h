@@ -80,6 +80,7 @@ struct ddpi_edge {
     bool left;           /* the peer said that it leaves */
     uint64_t asked_ms;   /* when the peer was asked whether it is waiting too */
     bool answered;       /* it has answered */
+    bool doubted;        /* it has not for so long that others were told */
 };
 
 /* Each of these takes over @control_fd and its other descriptors, even if it fails (then NULL). */

@@ -18,6 +18,8 @@
 #include "mem.h"
 #include "rank_names.h"
 
+enum { GRACE_MS = 1000 };
+
 /* The state of a run. */
 struct monitored_run {
     struct ddpi_arena_run meeting; /* used where ranks share memory */
@@ -54,9 +56,22 @@ static ddp_status monitored_exchange(struct ddp_comm *comm, struct ddpi_run *run
     return status;
 }
 
+/* At the deadline rank 0 names all that are missing. So the others give it a moment more. */
+static void let_rank_0_judge(const struct ddp_comm *comm, struct ddpi_run *run)
+{
+    uint64_t more = run->task.timeout_ms / 4 < GRACE_MS ? run->task.timeout_ms / 4 : GRACE_MS;
+    run->wait.names_missing = comm->rank == 0;
+    if (comm->rank == 0)
+        return;
+    run->task.timeout_ms += more;
+    if (run->wait.deadline_ms != 0)
+        run->wait.deadline_ms += more;
+}
+
 static ddp_status monitored_begin(struct ddp_comm *comm, struct ddpi_run *run)
 {
     *monitored_of(run) = (struct monitored_run){0};
+    let_rank_0_judge(comm, run);
     return monitored_exchange(comm, run);
 }
 
@@ -120,6 +135,7 @@ static ddp_status monitored_advance(struct ddp_comm *comm, struct ddpi_run *run,
     if (!ddpi_wait_may_succeed(comm, &run->wait))
         return comm->failed;
     monitored->answers = run->decided = true;
+    run->wait.names_missing = false;
     *ret_movement = DDPI_MOVED;
     return monitored_exchange(comm, run);
 }
@@ -173,6 +189,7 @@ static ddp_status met_advance(struct ddp_comm *comm, struct ddpi_run *run,
     if (status != DDP_OK || *ret_movement != DDPI_COMPLETE)
         return status;
     monitored->met = true;
+    let_rank_0_judge(comm, run);
     *ret_movement = DDPI_MOVED;
     return monitored_exchange(comm, run);
 }

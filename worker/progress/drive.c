@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "mem.h"
 #include "packing.h"
+#include "question.h"
 
 #include <sched.h>
 #include <string.h>
@@ -294,7 +295,7 @@ static unsigned add_needs(struct ddp_comm *comm, struct ddpi_run *run, unsigned 
     return count + more;
 }
 
-/* Fail if bytes still move long after the deadline of @run. */
+/* Fail if bytes still move at the deadline of @run. */
 static ddp_status check_pace(struct ddp_comm *comm, struct ddpi_run *run, uint64_t now)
 {
     run_start_clock(run, now);
@@ -305,7 +306,7 @@ static ddp_status check_pace(struct ddp_comm *comm, struct ddpi_run *run, uint64
     unsigned count = add_needs(comm, run, 0);
     const struct ddpi_need *first = comm->runs.needs;
     return count > 0 && first->edge != NULL && !first->optional
-               ? ddpi_wait_overdue(comm, &run->wait, first->edge)
+               ? ddpi_question_pace(comm, &run->wait, first->edge)
                : DDP_OK;
 }
 

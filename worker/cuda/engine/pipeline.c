@@ -16,6 +16,7 @@
 #include "units.h"
 
 #include "error.h"
+#include "question.h"
 #include "reduce.h"
 #include "steps.h"
 
@@ -340,7 +341,7 @@ static ddp_status pipeline_run_part(struct pipeline *pipe)
             if (status != DDP_OK)
                 return ddpi_device_fail(pipe->device, status, &pipe->err);
         }
-        ddp_status status = ddpi_wait_overdue(pipe->device->comm, &pipe->wait, pipe->in.edge);
+        ddp_status status = ddpi_question_pace(pipe->device->comm, &pipe->wait, pipe->in.edge);
         if (status == DDP_OK && !pipe->moved)
             status = pipeline_idle(pipe, &patience);
         else

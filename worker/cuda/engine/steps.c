@@ -100,13 +100,12 @@ ddp_status ddpi_device_check_refusal(struct ddpi_device *device)
     return refused == DDP_OK ? DDP_OK : ddpi_device_fail(device, refused, &device->refusal);
 }
 
-/* ddpi_wait() watches peers; this watches the GPU of this rank. If something has moved lately when
- * the deadline passes, ddpi_wait_overdue() decides. */
+/* ddpi_wait() watches peers; this watches the GPU of this rank. */
 static ddp_status check_time(struct ddpi_device *device, const struct ddpi_patience *patience,
                              const struct ddpi_wait *wait)
 {
     uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
-    if (now < wait->deadline_ms || now - patience->since_ms < ddpi_wait_answer_ms(wait))
+    if (now < wait->deadline_ms)
         return DDP_OK;
     char call[DDPI_CALL_TEXT];
     ddpi_call_name(wait->call, call);
@@ -127,10 +126,8 @@ ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *p
         ddpi_relax();
         return DDP_OK;
     }
-    if (patience->nap_us == 0) {
+    if (patience->nap_us == 0)
         patience->nap_us = NAP_MIN_US;
-        patience->since_ms = ddpi_now_ms(&ddpi_clock_monotonic);
-    }
     struct ddpi_wait nap = *wait;
     nap.nap_us = patience->nap_us;
     ddp_status status = ddpi_wait(device->comm, &nap, needs, count);

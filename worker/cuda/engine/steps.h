@@ -28,9 +28,8 @@ ddp_status ddpi_device_await(struct ddpi_device *device, const struct ddpi_wait 
 struct ddpi_patience {
     uint32_t looks;
     uint32_t nap_us;
-    uint64_t since_ms; /* of the first nap; 0: none yet */
-    bool for_stream;   /* the caller's, which may wait for this thread, so this one does not call
-                          the driver; otherwise for work in the lanes */
+    bool for_stream; /* the caller's, which may wait for this thread, so this one does not call
+                        the driver; otherwise for work in the lanes */
 };
 
 /* Pause before the next look: read messages of peers, and wake when one of @needs is met. */

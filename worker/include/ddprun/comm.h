@@ -11,10 +11,9 @@
  * a call do not overlap, unless they lie as the function's comment says under "in place".
  *
  * Host memory: an operation returns when this rank's part is complete; @stream is NULL. It never
- * hangs: soon after the communicator's timeout it fails. First the ranks find out which of them is
- * to blame: a rank that is stopped has half the timeout to answer, at least 0.2 and at most 5
- * seconds. If all ranks answer, this takes at most as long as the timeout again, at least 0.9 and
- * at most 20 seconds. When a peer dies, every survivor gets an error that names the rank. Once a
+ * hangs: it fails when the communicator's timeout has passed. In the second half of the timeout, at
+ * most for ten seconds, the ranks find out which of them does not answer, and the sentence names
+ * that one. When a peer dies, every survivor gets an error that names the rank. Once a
  * rank has failed in an operation of all ranks, one that is still in it, or comes later, does not
  * succeed after it has heard of that; a rank for which the operation had ended gets the error from
  * its next call.
@@ -494,9 +493,9 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_barrier(ddp_comm *comm, void *stream, stru
  *
  * Each rank reports to rank 0 and waits for its answer, so none succeeds unless rank 0 has, or dies
  * while it answers: two messages of headers for each rank, a connection of rank 0 to every rank,
- * and the time of two messages. Rank 0 counts the time from its own call: ranks that come much
- * earlier, or later, name rank 0. If ranks call another collective instead, all fail at once with a
- * sentence that names both.
+ * and the time of two messages. At the end of its time rank 0 says who is missing; the other ranks
+ * wait for that a quarter longer, at most a second, and then name rank 0. If ranks call another
+ * collective instead, all fail at once with a sentence that names both.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t timeout_ms,
                                                         struct ddp_error *err);
