@@ -7,6 +7,7 @@
 #include "communicator.h"
 #include "world.h"
 
+#include <ddprun/comm_groups.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -199,6 +200,78 @@ START_TEST(a_limit_on_files_that_comes_later_is_named)
 }
 END_TEST
 
+/* ---- new communicators ---- */
+
+enum { GROUP_ROOMS = 24 };
+
+static ddp_status make_split(ddp_comm *comm, ddp_comm **ret, struct ddp_error *err)
+{
+    return ddp_comm_split(comm, 0, 0, ret, err);
+}
+
+static ddp_status make_group(ddp_comm *comm, ddp_comm **ret, struct ddp_error *err)
+{
+    static const uint32_t all[] = {0, 1, 2};
+    return ddp_comm_create_group(comm, all, 3, ret, err);
+}
+
+static ddp_status make_shrunk(ddp_comm *comm, ddp_comm **ret, struct ddp_error *err)
+{
+    return ddp_comm_shrink(comm, NULL, 0, 0, DOOR_MS, ret, err);
+}
+
+static ddp_status (*const makers[])(ddp_comm *comm, ddp_comm **ret,
+                                    struct ddp_error *err) = {make_split, make_group, make_shrunk};
+enum { MAKERS = sizeof makers / sizeof *makers };
+
+static void make_another(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct ddp_error error = {0};
+    ddp_comm *child = NULL;
+    CHECK_OK(ddp_barrier(comm, NULL, err));
+    world_step(world, rank);
+    for (uint32_t other = 0; other < world->nranks; other++)
+        world_await_steps(world, other, 1);
+    if (rank == POOR)
+        leave_room(world->stage / MAKERS);
+    ddp_status status = makers[world->stage % MAKERS](comm, &child, &error);
+    world_report(world, rank, status, &error);
+    atomic_fetch_add(world->counter, 1);
+    while (atomic_load(world->counter) < world->nranks)
+        poll(NULL, 0, 1);
+    if (status == DDP_OK)
+        ddp_comm_destroy(child);
+}
+
+/* All ranks have one, or none has. If the poor one cannot connect, the others only see that it does
+ * not come. */
+START_TEST(a_new_communicator_is_for_all_or_none)
+{
+    unsigned made = 0;
+    for (uint32_t room = 0; room < GROUP_ROOMS; room += 2) {
+        struct world world = {.nranks = 3,
+                              .tcp = _i / MAKERS != 0,
+                              .timeout_ms = DOOR_MS,
+                              .stage = room * MAKERS + (uint32_t)_i % MAKERS};
+        world_open(&world);
+        world_run(&world, make_another);
+        ddp_status poor = world.reports[POOR].status;
+        made += poor == DDP_OK;
+        for (uint32_t rank = 0; rank < world.nranks; rank++) {
+            const struct report *seen = &world.reports[rank];
+            bool same = (seen->status == DDP_OK) == (poor == DDP_OK);
+            bool told = seen->status == DDP_OK || seen->status == DDP_E_TIMEOUT || rank == POOR ||
+                        strstr(seen->error.msg, "rank 1") != NULL;
+            ck_assert_msg(same && told, "%u left, rank %u: %s: %s", room, rank,
+                          ddp_status_name(seen->status), seen->error.msg);
+        }
+        world_close(&world);
+    }
+    ck_assert_uint_gt(made, 0);
+    ck_assert_uint_lt(made, GROUP_ROOMS);
+}
+END_TEST
+
 /* ---- connections that end while their ranks live ---- */
 
 /* The kernel sends RST for it. */
@@ -252,6 +325,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, too_few_descriptors_are_named_by_init);
     tcase_add_test(tcase, a_limit_on_files_kills_nobody_in_init);
     tcase_add_test(tcase, a_limit_on_files_that_comes_later_is_named);
+    tcase_add_loop_test(tcase, a_new_communicator_is_for_all_or_none, 0, 2 * MAKERS);
     tcase_add_loop_test(tcase, a_connection_that_is_cut_is_no_death, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -5,6 +5,8 @@
  *
  *     member --request: its list, its card--> first rank
  *     member <--finding, and the cards of all-- first rank
+ *     member --finding: whether its child is complete--> first rank
+ *     member <--finding of all-- first rank
  */
 #include "child.h"
 #include "error.h"
@@ -187,9 +189,42 @@ static ddp_status apply(struct group *group, struct ddpi_finding *ret_verdict,
     return receive_from(group, 0, group->cards, (size_t)group->count * DDPI_CARD_SLOT, err);
 }
 
+/* All cards are here: the child gets its ranks. */
+static ddp_status form_group(const struct group *group, struct ddp_error *err)
+{
+    ddp_status status = ddpi_child_place(group->child, group->own, group->count, err);
+    for (uint32_t place = 0; place < group->count && status == DDP_OK; place++)
+        ddpi_child_know(group->child, place, group->cards + (size_t)place * DDPI_CARD_SLOT);
+    if (status == DDP_OK)
+        status = ddpi_child_ready(group->child, group->parent, err);
+    return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "rank %u", group->parent->rank);
+}
+
+/* A rank may lack something until its child is complete: *@finding tells how it went here, and then
+ * of all members. They succeed together. */
+static ddp_status confirm(const struct group *group, struct ddpi_finding *finding,
+                          struct ddp_error *err)
+{
+    ddp_status status = DDP_OK;
+    if (group->own != 0) {
+        status = send_to(group, 0, finding, sizeof *finding, err);
+        return status == DDP_OK ? receive_from(group, 0, finding, sizeof *finding, err) : status;
+    }
+    for (uint32_t place = 1; place < group->count && status == DDP_OK; place++) {
+        struct ddpi_finding theirs;
+        status = receive_from(group, place, &theirs, sizeof theirs, err);
+        if (status == DDP_OK && ddpi_finding_result(finding, NULL) == DDP_OK)
+            *finding = theirs;
+    }
+    for (uint32_t place = 1; place < group->count && status == DDP_OK; place++)
+        status = send_to(group, place, finding, sizeof *finding, err);
+    return status;
+}
+
 static ddp_status run_group(struct group *group, struct ddp_error *err)
 {
     struct ddpi_finding verdict;
+    struct ddp_error cause = {0};
     group->cards = ddpi_calloc(group->count, DDPI_CARD_SLOT);
     if (group->cards == NULL)
         return ddpi_parent_give_up(group->parent, (unsigned long long)group->count * DDPI_CARD_SLOT,
@@ -199,11 +234,11 @@ static ddp_status run_group(struct group *group, struct ddp_error *err)
         group->own == 0 ? collect(group, &verdict, err) : apply(group, &verdict, err);
     if (status == DDP_OK)
         status = ddpi_finding_result(&verdict, err);
-    if (status == DDP_OK)
-        status = ddpi_child_place(group->child, group->own, group->count, err);
-    for (uint32_t place = 0; place < group->count && status == DDP_OK; place++)
-        ddpi_child_know(group->child, place, group->cards + (size_t)place * DDPI_CARD_SLOT);
-    return status == DDP_OK ? ddpi_child_ready(group->child, group->parent, err) : status;
+    if (status != DDP_OK)
+        return status;
+    ddpi_finding_fill(&verdict, form_group(group, &cause), cause.msg);
+    status = confirm(group, &verdict, err);
+    return status == DDP_OK ? ddpi_finding_result(&verdict, err) : status;
 }
 
 ddp_status ddp_comm_create_group(ddp_comm *parent, const uint32_t *ranks, uint32_t count,

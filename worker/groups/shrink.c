@@ -368,6 +368,18 @@ static ddp_status connect_to_leader(struct ddpi_rally *rally, uint32_t leader,
     return status;
 }
 
+/* This rank lives, and cannot go on: without it no rank does. */
+static ddp_status tell_leader(const struct ddpi_rally *rally, struct ddpi_place *leader,
+                              ddp_status status, struct ddp_error *err)
+{
+    struct ddpi_memo memo;
+    struct ddp_error cause = {0};
+    ddpi_error_set(&cause, status, "rank %u: %s", rally->comm->rank, err->msg);
+    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, status, cause.msg);
+    ddpi_rally_send(leader, &memo);
+    return status;
+}
+
 static ddp_status follow(struct shrink *shrink, uint32_t leader, struct ddp_error *err)
 {
     struct ddpi_rally *rally = &shrink->rally;
@@ -391,7 +403,7 @@ static ddp_status follow(struct shrink *shrink, uint32_t leader, struct ddp_erro
         else if (status == DDP_OK && shrink->stage != DONE && is_late(rally))
             status = member_late(rally, leader, err);
     }
-    return status;
+    return status == DDP_OK ? DDP_OK : tell_leader(rally, place, status, err);
 }
 
 /* ---- the call ---- */

@@ -25,6 +25,7 @@ struct split {
     struct record *records; /* by rank of the parent */
     struct ddpi_choice *choices;
     uint32_t *members; /* ranks of the parent, by rank of the child */
+    uint32_t size;     /* of the child; 0: not known, or none */
 };
 
 /* Open the child, and tell the others how that went. */
@@ -56,21 +57,43 @@ static ddp_status exchange_records(const struct split *split, struct ddp_error *
     return status;
 }
 
-/* All records are here: the child gets its ranks. */
-static ddp_status form_group(const struct split *split, struct ddp_error *err)
+/* The first member that could not do its part. */
+static ddp_status find_failure(const struct split *split, struct ddp_error *err)
+{
+    ddp_status status = DDP_OK;
+    for (uint32_t rank = 0; rank < split->size && status == DDP_OK; rank++)
+        status = ddpi_finding_result(&split->records[split->members[rank]].finding, err);
+    return status;
+}
+
+/* All records are here, and each rank has opened its child: that gets its ranks. */
+static ddp_status form_group(const struct split *split, uint32_t place, struct ddp_error *err)
+{
+    ddp_status status = ddpi_child_place(split->child, place, split->size, err);
+    for (uint32_t rank = 0; rank < split->size && status == DDP_OK; rank++)
+        ddpi_child_know(split->child, rank, split->records[split->members[rank]].card);
+    if (status == DDP_OK)
+        status = ddpi_child_ready(split->child, split->parent, err);
+    return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "rank %u", split->parent->rank);
+}
+
+/* A rank may lack something until its child is complete. So all tell each other again how it went:
+ * the members of a group succeed together. */
+static ddp_status complete_group(struct split *split, struct ddp_error *err)
 {
     const struct ddp_comm *parent = split->parent;
+    struct record *own = &split->records[parent->rank];
+    struct ddp_error cause = {0};
     uint32_t place = 0;
-    uint32_t size =
-        ddpi_group_order(split->choices, parent->world_size, parent->rank, split->members, &place);
-    ddp_status status = DDP_OK;
-    for (uint32_t rank = 0; rank < size && status == DDP_OK; rank++)
-        status = ddpi_finding_result(&split->records[split->members[rank]].finding, err);
-    if (status == DDP_OK)
-        status = ddpi_child_place(split->child, place, size, err);
-    for (uint32_t rank = 0; rank < size && status == DDP_OK; rank++)
-        ddpi_child_know(split->child, rank, split->records[split->members[rank]].card);
-    return status == DDP_OK ? ddpi_child_ready(split->child, parent, err) : status;
+    if (split->choices[parent->rank].color != DDP_NO_COLOR)
+        split->size = ddpi_group_order(split->choices, parent->world_size, parent->rank,
+                                       split->members, &place);
+    ddp_status status = find_failure(split, &cause);
+    if (status == DDP_OK && split->size > 0)
+        status = form_group(split, place, &cause);
+    ddpi_finding_fill(&own->finding, status, cause.msg);
+    status = exchange_records(split, err);
+    return status == DDP_OK ? find_failure(split, err) : status;
 }
 
 static ddp_status run_split(struct split *split, int32_t color, int32_t key, struct ddp_error *err)
@@ -84,7 +107,7 @@ static ddp_status run_split(struct split *split, int32_t color, int32_t key, str
                                    (unsigned long long)ranks * sizeof *split->records, err);
     fill_record(split, color, key);
     ddp_status status = exchange_records(split, err);
-    return status == DDP_OK && color != DDP_NO_COLOR ? form_group(split, err) : status;
+    return status == DDP_OK ? complete_group(split, err) : status;
 }
 
 ddp_status ddp_comm_split(ddp_comm *parent, int32_t color, int32_t key, ddp_comm **ret_comm,

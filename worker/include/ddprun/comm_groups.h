@@ -101,12 +101,13 @@ DDP_API ddp_status ddp_grid_member(const struct ddp_grid *grid, const uint32_t *
  *
  * All ranks of @parent call it, as a collective on host memory (MPI_Comm_split, ncclCommSplit). The
  * new ranks are in the order of @key, and of the old ranks where keys are equal. With DDP_NO_COLOR,
- * *@ret_comm becomes NULL. Each rank sends 412 bytes to each other one, along the ring. A rank that
+ * *@ret_comm becomes NULL. Each rank sends 944 bytes to each other one, along the ring. A rank that
  * does not come is named on all others after the timeout of @parent, which has failed then.
  *
  * DDP_E_INVALID: @color is negative and not DDP_NO_COLOR; nothing was sent. DDP_E_SYSTEM,
- * DDP_E_NOMEM: a rank of the same colour, which the sentence names, lacks a resource; @parent stays
- * usable.
+ * DDP_E_NOMEM: a rank of the same colour, which the sentence names, lacks a resource: none of that
+ * colour has a communicator, and @parent stays usable. If a rank dies in the call, some may have
+ * one, whose first operation fails.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_comm_split(ddp_comm *parent, int32_t color, int32_t key,
                                                  ddp_comm **ret_comm, struct ddp_error *err);
@@ -158,7 +159,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_comm_split_grid(ddp_comm *parent, const st
  *
  * DDP_E_TIMEOUT: names the ranks that live but did not call. DDP_E_MISMATCH: the lists differ.
  * DDP_E_INVALID: @excluded has this rank, or one that does not exist; the flags are unknown.
- * DDP_E_SYSTEM, DDP_E_NOMEM: this rank, or another one that the sentence names, lacks a resource.
+ * DDP_E_SYSTEM, DDP_E_NOMEM: this rank, or another one that the sentence names, lacks a resource:
+ * no rank has a new communicator, and all may try again.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_comm_shrink(ddp_comm *comm, const uint32_t *excluded,
                                                   uint32_t count, uint32_t flags,
