@@ -5,6 +5,7 @@ from __future__ import annotations
 RANK = r'rank (?P<rank>\d+)(?: \((?P<about>[^)]*)\))?'
 # In which forms one rank is blamed, best first. The rank that speaks ("rank 0 noticed it", "rank 0 has waited") is not it.
 FORMS = (
+    rf'\b(?:waits? as well, as|stopped;) {RANK} does not (?:answer|accept)',
     rf'\brank \d+(?: \([^)]*\))? has waited [\d.]+ s for {RANK},',
     rf'\brank \d+(?: \([^)]*\))? called .*, but {RANK} called ',
     rf'^(?:\w+ #\d+: )?{RANK}(?! has waited)(?!\w* \()',

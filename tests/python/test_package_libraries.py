@@ -87,6 +87,12 @@ class Errors(unittest.TestCase):
                 ('rank 2 (pid 77 on node-1.a) has died; rank 0 noticed it in all_reduce #5', (2, 'node-1.a'), ('all_reduce', 5)),
                 ('barrier #9: rank 0 has waited 1.5 s for rank 3 (pid 8 on b), which is stopped; 0 of 8 bytes had arrived',
                  (3, 'b'), ('barrier', 9)),
+                ('barrier #9: rank 0 has waited 1.5 s for rank 3 (pid 8 on b), which waits as well, as rank 2 (pid 5 on c) does '
+                 'not answer: it is stopped, or has not called the operation; 0 of 8 bytes had arrived', (2, 'c'), ('barrier', 9)),
+                ('barrier #9: rank 0 has waited 1.5 s for ranks 1 and 3, which may wait as well, as rank 2 (pid 5 on c) does not '
+                 'accept connections: it is stopped', (2, 'c'), ('barrier', 9)),
+                ('barrier #9: rank 0 has waited 1.5 s for ranks 1 and 3, which are stopped; rank 3 (pid 5 on c) does not '
+                 'answer: it is stopped, or has not called the operation', (3, 'c'), ('barrier', 9)),
                 ('barrier #9: rank 0 has waited 1.5 s for ranks 1 and 3, which have not come', (None, None), ('barrier', 9)),
                 ('rank 0 called all_reduce #1 (sum of 4 float32, ring), but rank 1 (pid 8 on b) called barrier #1', (1, 'b'),
                  ('all_reduce', 1)),

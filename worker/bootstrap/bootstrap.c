@@ -20,6 +20,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+enum { JOIN_MIN_MS = 1000 }; /* ranks may all be here at the last moment */
+
 struct bootstrap {
     struct ddp_comm *comm;
     const struct ddpi_config *config;
@@ -148,7 +150,8 @@ ddp_status ddpi_bootstrap(struct ddp_comm *comm, const struct ddpi_config *confi
         status = gather(comm, config, boot.directory, boot.deadline_ms, &cause);
     ddpi_directory_close(boot.directory);
     if (status == DDP_OK)
-        status = ddpi_host_join(comm, left_ms(&boot), &cause);
+        status = ddpi_host_join(comm, left_ms(&boot) > JOIN_MIN_MS ? left_ms(&boot) : JOIN_MIN_MS,
+                                &cause);
     if (status == DDP_OK)
         status = ddpi_edges_open(&comm->edges, &cause);
     if (status == DDP_OK)

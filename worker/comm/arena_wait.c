@@ -5,8 +5,9 @@
  * see that a rank has died (lives.h). One that connects rings nothing: so a sleep lasts some
  * milliseconds at most, and then the control sockets are read.
  *
- * Everybody can see who has arrived. So at the deadline the sentence names the ranks that have not,
- * and no rank is asked; but one that waits for a message asks, and tells all whom it doubts.
+ * Everybody can see who has arrived. So at the deadline the sentence names all ranks that have not.
+ * Neighbours are asked before, as a rank that is missing may wait for another node, or in a
+ * message.
  */
 #include "arena_wait.h"
 
@@ -43,21 +44,33 @@ static bool misses(const struct ddp_comm *comm, const struct ddpi_arena_op *op, 
     return is_missing(&(struct node_op){&comm->edges.nodes, op}, rank);
 }
 
+/* Whether @doubted is about a rank that is missing. */
+static bool is_about_missing(const struct ddp_comm *comm, const struct ddpi_arena_op *op,
+                             const char *doubted)
+{
+    for (uint32_t rank = 0; rank < comm->world_size; rank++)
+        if (ddpi_question_is_about(doubted, rank))
+            return misses(comm, op, rank);
+    return false;
+}
+
 /* What is said of @count ranks that have not come. */
 static void find_out(const struct ddp_comm *comm, const struct ddpi_wait *wait,
                      const struct ddpi_arena_op *op, uint32_t count, char *text, size_t size)
 {
     const char *doubted = ddpi_question_doubted(comm, wait);
+    bool missing = doubted != NULL && is_about_missing(comm, op, doubted);
     if (op->stage == DDPI_ARENA_FAILS)
-        snprintf(text, size, "failed, and %s not said why", count == 1 ? "has" : "have");
-    else if (doubted != NULL)
-        snprintf(text, size, "may wait as well, as %s", doubted);
+        snprintf(text, size, "which failed, and %s not said why", count == 1 ? "has" : "have");
+    else if (doubted != NULL && !missing)
+        snprintf(text, size, "which may wait as well, as %s", doubted);
     else
-        snprintf(text, size, "%s%s stopped",
+        snprintf(text, size, "which %s%s stopped%s%s",
                  op->checked  ? ""
                  : count == 1 ? "has not called it, or "
                               : "have not called it, or ",
-                 count == 1 ? "is" : "are");
+                 count == 1 ? "is" : "are", missing && count > 1 ? "; " : "",
+                 missing && count > 1 ? doubted : "");
 }
 
 static ddp_status fail_missing(struct ddp_comm *comm, const struct ddpi_wait *wait,
@@ -72,7 +85,7 @@ static ddp_status fail_missing(struct ddp_comm *comm, const struct ddpi_wait *wa
         return DDP_OK;
     find_out(comm, wait, op, count, finding, sizeof finding);
     return ddpi_comm_fail(comm, NULL, DDP_E_TIMEOUT,
-                          "%s: rank %u has waited %llu.%llu s for %s, which %s", call, comm->rank,
+                          "%s: rank %u has waited %llu.%llu s for %s, %s", call, comm->rank,
                           (unsigned long long)elapsed / 1000,
                           (unsigned long long)elapsed % 1000 / 100, names, finding);
 }
@@ -151,8 +164,7 @@ static ddp_status check_lives(struct ddp_comm *comm, const struct ddpi_wait *wai
                           name, comm->rank, call);
 }
 
-/* Where there are other nodes, a rank that is missing may wait for one of those, which waits for
- * another one in its turn. So neighbours that are missing are asked. */
+/* A rank that is missing may wait for another one, which waits as well. */
 static ddp_status question_neighbours(struct ddp_comm *comm, const struct ddpi_wait *wait,
                                       const struct ddpi_arena_op *op, uint64_t now)
 {
@@ -174,8 +186,8 @@ ddp_status ddpi_arena_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
     ddp_status status = check_neighbours(comm, wait, op);
     if (status == DDP_OK)
         status = check_lives(comm, wait, op);
-    if (status == DDP_OK && now >= ddpi_question_begins_ms(wait) &&
-        !ddpi_edges_share_memory(&comm->edges))
+    bool late = now >= wait->deadline_ms && ddpi_edges_share_memory(&comm->edges);
+    if (status == DDP_OK && now >= ddpi_question_begins_ms(wait) && !late)
         status = question_neighbours(comm, wait, op, now);
     if (status == DDP_OK && now >= wait->deadline_ms)
         status = fail_missing(comm, wait, op, now);

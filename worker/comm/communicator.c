@@ -56,7 +56,8 @@ ddp_status ddpi_comm_place(struct ddp_comm *comm, uint32_t rank, uint32_t world_
     ddpi_memo_fill(&comm->abort_notice, DDPI_NOTICE_FAILED, DDP_E_ABORTED, text);
     comm->tokens = ddpi_calloc(comm->world_size, 1);
     comm->numbers = ddpi_calloc((size_t)comm->world_size + 1, sizeof *comm->numbers);
-    if (comm->tokens == NULL || comm->numbers == NULL)
+    comm->doubts = ddpi_calloc(comm->world_size, sizeof *comm->doubts);
+    if (comm->tokens == NULL || comm->numbers == NULL || comm->doubts == NULL)
         return ddpi_error_nomem(err, comm->world_size * (1 + sizeof *comm->numbers));
     return ddpi_edges_init(&comm->edges, comm->world_size, err);
 }
@@ -154,6 +155,7 @@ void ddpi_comm_destroy(struct ddp_comm *comm)
     ddpi_free(comm->polled);
     ddpi_free(comm->scratch);
     ddpi_free(comm->numbers);
+    ddpi_free(comm->doubts);
     ddpi_free(comm->tokens);
     ddpi_private_unmark(comm->home);
     if (comm->runs.events >= 0)

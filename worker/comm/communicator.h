@@ -31,6 +31,13 @@ struct ddpi_repeat;
 
 enum { DDPI_DOUBT_TEXT = DDPI_PEER_NAME + 128 };
 
+/* Which rank does not answer another one (question.h); the last that was heard. */
+struct ddpi_doubt {
+    uint64_t noted_ms;
+    uint32_t origin; /* the rank that has asked it */
+    char text[DDPI_DOUBT_TEXT];
+};
+
 struct ddp_comm {
     const uint8_t *home; /* 1 in the process that made it, 0 in its children (private_fds.h) */
     int home_pid;
@@ -70,11 +77,8 @@ struct ddp_comm {
     /* Of each operation the last brief run (repeat.h); NULL: there was none. */
     _Atomic(struct ddpi_repeat *) repeats[DDPI_OPERATIONS];
 
-    /* Which rank does not answer (question.h). */
-    struct {
-        uint64_t noted_ms;
-        char text[DDPI_DOUBT_TEXT];
-    } doubt;
+    struct ddpi_doubt doubt;
+    uint32_t *doubts; /* by the rank that had it: the number of the last one */
 
     /* The first cause of failure; DDP_OK: none. The thread that runs operations writes it, once,
      * and the status last: any thread that sees the status may read the cause. */

@@ -19,8 +19,7 @@
 
 enum {
     AHEAD_MAX_MS = 10000, /* ask half the timeout before the deadline, but not earlier than this */
-    AGAIN_MS = 200,       /* an answer is true for so long */
-    DOUBT_MS = 1000,      /* so long no other doubt is passed on */
+    ANSWER_MS = 200,      /* a rank that runs answers within this; ask no more often */
 };
 
 static uint64_t ahead_ms(const struct ddpi_wait *wait)
@@ -34,56 +33,55 @@ uint64_t ddpi_question_begins_ms(const struct ddpi_wait *wait)
     return wait->deadline_ms - ahead_ms(wait);
 }
 
-/* ---- asking ---- */
-
-static void ask_peer(struct ddpi_edge *edge, uint64_t now)
+static uint64_t answer_ms(const struct ddpi_wait *wait)
 {
-    struct ddpi_memo memo;
-    ddpi_memo_fill(&memo, DDPI_NOTICE_ASK, DDP_OK, "");
-    ddpi_control_send(&edge->control, &memo);
-    edge->asked_ms = now;
-    edge->answered = edge->doubted = false;
+    return ahead_ms(wait) / 2 < ANSWER_MS ? ahead_ms(wait) / 2 : ANSWER_MS;
 }
 
-void ddpi_question_pass_on(struct ddpi_edge *edge, uint64_t now)
+static void wake_by(uint64_t *wake_ms, uint64_t candidate)
 {
-    if (edge->asked_ms == 0 || (edge->answered && now >= edge->asked_ms + AGAIN_MS))
-        ask_peer(edge, now);
-}
-
-static bool was_asked_since(const struct ddpi_edge *edge, uint64_t begin_ms)
-{
-    return edge->asked_ms != 0 && (edge->asked_ms >= begin_ms || !edge->answered);
+    if (candidate < *wake_ms)
+        *wake_ms = candidate;
 }
 
 /* ---- doubts ---- */
 
 const char *ddpi_question_doubted(const struct ddp_comm *comm, const struct ddpi_wait *wait)
 {
-    return comm->doubt.noted_ms >= wait->started_ms && comm->doubt.text[0] != '\0'
-               ? comm->doubt.text
-               : NULL;
+    const struct ddpi_doubt *doubt = &comm->doubt;
+    return doubt->text[0] != '\0' && doubt->noted_ms >= wait->started_ms ? doubt->text : NULL;
 }
 
-/* The first doubt of several comes from next to the culprit. It goes round once. It may be about
- * this rank. */
-static void note_doubt(struct ddp_comm *comm, const struct ddpi_edge *from, const char *text)
+bool ddpi_question_is_about(const char *doubted, uint32_t rank)
+{
+    char name[16];
+    int len = snprintf(name, sizeof name, "rank %u ", rank);
+    return strncmp(doubted, name, (size_t)len) == 0;
+}
+
+/* Rank @origin says the same as before if @number is not higher; "" withdraws what it has said. */
+static void note_doubt(struct ddp_comm *comm, const struct ddpi_edge *from, uint32_t origin,
+                       uint32_t number, const char *text)
 {
     struct ddpi_memo memo;
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
-    bool lately = comm->doubt.text[0] != '\0' && now < comm->doubt.noted_ms + DOUBT_MS;
-    if (lately)
+    struct ddpi_doubt *doubt = &comm->doubt;
+    if (origin >= comm->world_size || (int32_t)(number - comm->doubts[origin]) <= 0)
         return;
-    comm->doubt.noted_ms = now;
-    snprintf(comm->doubt.text, sizeof comm->doubt.text, "%s", text);
-    ddpi_memo_fill(&memo, DDPI_NOTICE_DOUBT, DDP_OK, comm->doubt.text);
+    comm->doubts[origin] = number;
+    if (*text != '\0' || doubt->origin == origin) {
+        doubt->origin = origin;
+        doubt->noted_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+        snprintf(doubt->text, sizeof doubt->text, "%s", text);
+    }
+    ddpi_memo_fill(&memo, DDPI_NOTICE_DOUBT, (ddp_status)number, text);
+    ddpi_memo_tag(&memo, origin);
     ddpi_edges_notify(&comm->edges, from, &memo);
 }
 
 void ddpi_question_take_doubt(struct ddp_comm *comm, const struct ddpi_edge *from,
                               const struct ddpi_memo *memo)
 {
-    note_doubt(comm, from, memo->text);
+    note_doubt(comm, from, memo->tag, (uint32_t)memo->status, memo->text);
 }
 
 /* What is said of a peer that does not answer. */
@@ -100,7 +98,73 @@ static void doubt_peer(struct ddp_comm *comm, struct ddpi_edge *edge)
     char text[DDPI_DOUBT_TEXT];
     snprintf(text, sizeof text, "%s %s", edge->peer_name, silence(edge));
     edge->doubted = true;
-    note_doubt(comm, edge, text);
+    note_doubt(comm, edge, comm->rank, comm->doubts[comm->rank] + 1, text);
+}
+
+static void withdraw_doubt(struct ddp_comm *comm, struct ddpi_edge *edge)
+{
+    edge->doubted = false;
+    note_doubt(comm, NULL, comm->rank, comm->doubts[comm->rank] + 1, "");
+}
+
+/* ---- asking ---- */
+
+static void ask_peer(struct ddpi_edge *edge, uint64_t now)
+{
+    struct ddpi_memo memo;
+    ddpi_memo_fill(&memo, DDPI_NOTICE_ASK, DDP_OK, "");
+    ddpi_control_send(&edge->control, &memo);
+    edge->asked_ms = edge->question_ms = now;
+    edge->answered = false;
+}
+
+/* Where bytes move, a question is forgotten; but peers are not asked all the time. */
+static bool may_ask(const struct ddpi_edge *edge, uint64_t now)
+{
+    return edge->question_ms == 0 || now >= edge->question_ms + ANSWER_MS;
+}
+
+void ddpi_question_pass_on(struct ddpi_edge *edge, uint64_t now)
+{
+    if ((edge->asked_ms == 0 || edge->answered) && may_ask(edge, now))
+        ask_peer(edge, now);
+}
+
+void ddpi_question_take_answer(struct ddp_comm *comm, struct ddpi_edge *edge)
+{
+    edge->answered = true;
+    if (edge->doubted)
+        withdraw_doubt(comm, edge);
+}
+
+/* In this operation, and if it was answered, in the time in which that matters. */
+static bool was_asked(const struct ddpi_edge *edge, const struct ddpi_wait *wait)
+{
+    uint64_t since = edge->answered ? ddpi_question_begins_ms(wait) : wait->started_ms;
+    return edge->asked_ms != 0 && edge->asked_ms >= since;
+}
+
+/* Ask in time. Returns whether the peer owes an answer; *@wake_ms is when to look again. */
+static bool question_peer(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                          struct ddpi_edge *edge, uint64_t now, uint64_t *wake_ms)
+{
+    uint64_t begin_ms = ddpi_question_begins_ms(wait);
+    bool asked = was_asked(edge, wait);
+    if (!asked && now >= begin_ms && may_ask(edge, now)) {
+        ask_peer(edge, now);
+        asked = true;
+    } else if (!asked) {
+        uint64_t free_ms = edge->question_ms + ANSWER_MS;
+        wake_by(wake_ms, begin_ms > free_ms ? begin_ms : free_ms);
+    }
+    if (!asked || edge->answered)
+        return false;
+    uint64_t doubt_ms = edge->asked_ms + ahead_ms(wait) / 2;
+    if (now >= doubt_ms && !edge->doubted)
+        doubt_peer(comm, edge);
+    else if (!edge->doubted)
+        wake_by(wake_ms, doubt_ms);
+    return true;
 }
 
 /* ---- at the deadline ---- */
@@ -119,13 +183,19 @@ static ddp_status fail_timeout(struct ddp_comm *comm, const struct ddpi_wait *wa
         (unsigned long long)wait->bytes_wanted, wait->sends ? "been sent" : "arrived");
 }
 
+/* The peer has answered, or bytes move. */
 static ddp_status fail_waiting(struct ddp_comm *comm, const struct ddpi_wait *wait,
                                const struct ddpi_edge *edge)
 {
     char finding[DDPI_DOUBT_TEXT + 32];
+    size_t name_len = strlen(edge->peer_name);
     const char *doubted = ddpi_question_doubted(comm, wait);
+    if (!was_asked(edge, wait))
+        return fail_timeout(comm, wait, edge, "is too slow");
     if (doubted == NULL)
         return fail_timeout(comm, wait, edge, "waits for others itself");
+    if (strncmp(doubted, edge->peer_name, name_len) == 0)
+        return fail_timeout(comm, wait, edge, doubted + name_len + 1);
     snprintf(finding, sizeof finding, "waits as well, as %s", doubted);
     return fail_timeout(comm, wait, edge, finding);
 }
@@ -133,32 +203,31 @@ static ddp_status fail_waiting(struct ddp_comm *comm, const struct ddpi_wait *wa
 ddp_status ddpi_question_pace(struct ddp_comm *comm, const struct ddpi_wait *wait,
                               const struct ddpi_edge *edge)
 {
-    return ddpi_now_ms(&ddpi_clock_monotonic) < wait->deadline_ms
+    return ddpi_now_ms(&ddpi_clock_monotonic) < wait->deadline_ms + ANSWER_MS
                ? DDP_OK
                : fail_timeout(comm, wait, edge, "is too slow");
 }
 
-static void wake_by(uint64_t *wake_ms, uint64_t candidate)
+/* At the deadline. A peer that was asked a moment ago, as this rank did not run before, or as bytes
+ * have moved, may still answer. */
+static ddp_status judge_peer(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                             struct ddpi_edge *edge, bool silent, uint64_t now, uint64_t *wake_ms)
 {
-    if (candidate < *wake_ms)
-        *wake_ms = candidate;
+    uint64_t answer_by_ms = edge->asked_ms + answer_ms(wait);
+    if (silent && now < answer_by_ms) {
+        wake_by(wake_ms, answer_by_ms);
+        return DDP_OK;
+    }
+    return silent ? fail_timeout(comm, wait, edge, silence(edge)) : fail_waiting(comm, wait, edge);
 }
 
 ddp_status ddpi_question_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
                                struct ddpi_edge *edge, uint64_t now, uint64_t *wake_ms)
 {
-    uint64_t begin_ms = ddpi_question_begins_ms(wait);
-    if (now >= begin_ms && !was_asked_since(edge, begin_ms))
-        ask_peer(edge, now);
-    uint64_t doubt_ms = edge->asked_ms + ahead_ms(wait) / 2;
-    bool silent = edge->asked_ms != 0 && !edge->answered;
-    if (silent && now >= doubt_ms && !edge->doubted)
-        doubt_peer(comm, edge);
+    bool silent = question_peer(comm, wait, edge, now, wake_ms);
     if (now >= wait->deadline_ms && !wait->names_missing)
-        return silent ? fail_timeout(comm, wait, edge, silence(edge))
-                      : fail_waiting(comm, wait, edge);
-    wake_by(wake_ms, now < begin_ms ? begin_ms : wait->deadline_ms);
-    if (silent && !edge->doubted)
-        wake_by(wake_ms, doubt_ms);
+        return judge_peer(comm, wait, edge, silent, now, wake_ms);
+    if (now < wait->deadline_ms)
+        wake_by(wake_ms, wait->deadline_ms);
     return DDP_OK;
 }

@@ -88,8 +88,14 @@ ddp_status ddpi_wait_question(struct ddp_comm *comm, const struct ddpi_wait *wai
                               struct ddpi_edge *edge, uint64_t now)
 {
     const struct ddpi_need need = {.edge = edge, .recv_bytes = 1};
+    return ddpi_wait_judge(comm, wait, &need, now);
+}
+
+ddp_status ddpi_wait_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                           const struct ddpi_need *need, uint64_t now)
+{
     uint64_t wake_ms = UINT64_MAX;
-    return judge_need(comm, wait, &need, now, &wake_ms);
+    return judge_need(comm, wait, need, now, &wake_ms);
 }
 
 static ddp_status judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
@@ -161,7 +167,7 @@ static ddp_status read_messages(struct ddp_comm *comm, struct ddpi_edge *edge,
                     ddpi_question_pass_on(needs->list[i].edge, now);
             break;
         case DDPI_NOTICE_WAITING:
-            edge->answered = true;
+            ddpi_question_take_answer(comm, edge);
             break;
         case DDPI_NOTICE_DOUBT:
             ddpi_question_take_doubt(comm, edge, &memo);

@@ -23,9 +23,9 @@ enum ddpi_notice {
     DDPI_NOTICE_FAILED =
         1,                /* status and sentence of the first cause: fail with it, and pass it on */
     DDPI_NOTICE_LEFT,     /* the peer has destroyed its communicator; nothing more will come */
-    DDPI_NOTICE_ASK,      /* the peer has waited too long for this rank: does it wait as well? */
+    DDPI_NOTICE_ASK,      /* the peer waits for this rank: does it wait as well? */
     DDPI_NOTICE_WAITING,  /* the answer: yes */
-    DDPI_NOTICE_DOUBT,    /* the text names a rank that does not answer: pass it on */
+    DDPI_NOTICE_DOUBT,    /* the text names a rank that does not answer rank @tag; @status counts */
     DDPI_NOTICE_HANDOVER, /* a descriptor comes with it; @tag tells which */
 
     /* While ranks join (gathering.h): */

@@ -76,11 +76,12 @@ struct ddpi_edge {
     /* For the code that waits; times are monotonic milliseconds, 0: has not happened. */
     uint64_t broken_ms; /* when @broken was seen */
     uint64_t gone_ms;   /* when the control socket, or the peer's process, was seen to have ended */
-    enum ddpi_fate fate; /* of the peer, since one of its connections has ended */
-    bool left;           /* the peer said that it leaves */
-    uint64_t asked_ms;   /* when the peer was asked whether it is waiting too */
-    bool answered;       /* it has answered */
-    bool doubted;        /* it has not for so long that others were told */
+    enum ddpi_fate fate;  /* of the peer, since one of its connections has ended */
+    bool left;            /* the peer said that it leaves */
+    uint64_t asked_ms;    /* when the peer was asked whether it is waiting too */
+    uint64_t question_ms; /* the same, but bytes that move do not reset it */
+    bool answered;        /* it has answered */
+    bool doubted;         /* it has not for so long that others were told */
 };
 
 /* Each of these takes over @control_fd and its other descriptors, even if it fails (then NULL). */

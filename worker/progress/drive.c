@@ -7,10 +7,10 @@
  */
 #include "drive.h"
 
+#include "arena_wait.h"
 #include "clock.h"
 #include "mem.h"
 #include "packing.h"
-#include "question.h"
 
 #include <sched.h>
 #include <string.h>
@@ -295,19 +295,24 @@ static unsigned add_needs(struct ddp_comm *comm, struct ddpi_run *run, unsigned 
     return count + more;
 }
 
-/* Fail if bytes still move at the deadline of @run. */
-static ddp_status check_pace(struct ddp_comm *comm, struct ddpi_run *run, uint64_t now)
+/* What @run waits for is judged while bytes move, or while a program only tests it, as in a sleep.
+ */
+static ddp_status judge_run(struct ddp_comm *comm, struct ddpi_run *run, uint64_t now)
 {
+    bool ready;
     run_start_clock(run, now);
-    if (now < run->wait.deadline_ms || run->algorithm->execute != NULL || !run->begun)
+    if (run->algorithm->execute != NULL || !run->begun)
         return DDP_OK;
     if (!make_room(comm, run->algorithm->most_needs(run)))
         return comm->failed;
     unsigned count = add_needs(comm, run, 0);
-    const struct ddpi_need *first = comm->runs.needs;
-    return count > 0 && first->edge != NULL && !first->optional
-               ? ddpi_question_pace(comm, &run->wait, first->edge)
-               : DDP_OK;
+    ddp_status status = DDP_OK;
+    for (unsigned i = 0; i < count && status == DDP_OK; i++) {
+        const struct ddpi_need *need = &comm->runs.needs[i];
+        status = need->arena_op != NULL ? ddpi_arena_judge(comm, &run->wait, need, &ready)
+                                        : ddpi_wait_judge(comm, &run->wait, need, now);
+    }
+    return status;
 }
 
 /* Bytes may move for long, and other ranks may ask meanwhile whether this one waits. */
@@ -315,11 +320,11 @@ static ddp_status stay_in_touch(struct ddp_comm *comm)
 {
     uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
     struct ddpi_run *first = first_collective(&comm->runs), *any = first;
-    ddp_status status = first != NULL ? check_pace(comm, first, now) : DDP_OK;
+    ddp_status status = first != NULL ? judge_run(comm, first, now) : DDP_OK;
     ddpi_list_for_each (node, &comm->runs.messages) {
         any = ddpi_container_of(node, struct ddpi_run, link);
         if (status == DDP_OK)
-            status = check_pace(comm, any, now);
+            status = judge_run(comm, any, now);
     }
     return status == DDP_OK && any != NULL ? ddpi_wait_poll(comm, &any->wait) : status;
 }

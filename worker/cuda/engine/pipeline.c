@@ -341,11 +341,13 @@ static ddp_status pipeline_run_part(struct pipeline *pipe)
             if (status != DDP_OK)
                 return ddpi_device_fail(pipe->device, status, &pipe->err);
         }
-        ddp_status status = ddpi_question_pace(pipe->device->comm, &pipe->wait, pipe->in.edge);
-        if (status == DDP_OK && !pipe->moved)
-            status = pipeline_idle(pipe, &patience);
-        else
+        ddp_status status;
+        if (pipe->moved) {
+            status = ddpi_question_pace(pipe->device->comm, &pipe->wait, pipe->in.edge);
             patience = (struct ddpi_patience){0};
+        } else {
+            status = pipeline_idle(pipe, &patience);
+        }
         if (status != DDP_OK)
             return status;
     }

@@ -8,7 +8,11 @@
 #include "error.h"
 #include "ring_engine.h"
 
-enum { NAP_MIN_US = 20, NAP_MAX_US = 1000 };
+enum {
+    NAP_MIN_US = 20,
+    NAP_MAX_US = 1000,
+    STILL_MS = 200, /* a GPU on which nothing has moved for so long hangs */
+};
 
 unsigned ddpi_device_capture_mode(const struct ddpi_device *device, unsigned mode)
 {
@@ -105,7 +109,7 @@ static ddp_status check_time(struct ddpi_device *device, const struct ddpi_patie
                              const struct ddpi_wait *wait)
 {
     uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
-    if (now < wait->deadline_ms)
+    if (now < wait->deadline_ms || now - patience->since_ms < STILL_MS)
         return DDP_OK;
     char call[DDPI_CALL_TEXT];
     ddpi_call_name(wait->call, call);
@@ -126,8 +130,10 @@ ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *p
         ddpi_relax();
         return DDP_OK;
     }
-    if (patience->nap_us == 0)
+    if (patience->nap_us == 0) {
         patience->nap_us = NAP_MIN_US;
+        patience->since_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+    }
     struct ddpi_wait nap = *wait;
     nap.nap_us = patience->nap_us;
     ddp_status status = ddpi_wait(device->comm, &nap, needs, count);

@@ -26,6 +26,7 @@ ddp_status ddpi_device_await(struct ddpi_device *device, const struct ddpi_wait 
 /* How long this thread has waited for the GPU, which cannot wake it: it looks without pause at
  * first, then after ever longer ones. Starts zeroed, and again when something has moved. */
 struct ddpi_patience {
+    uint64_t since_ms; /* of the first nap */
     uint32_t looks;
     uint32_t nap_us;
     bool for_stream; /* the caller's, which may wait for this thread, so this one does not call

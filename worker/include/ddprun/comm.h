@@ -13,10 +13,10 @@
  * Host memory: an operation returns when this rank's part is complete; @stream is NULL. It never
  * hangs: it fails when the communicator's timeout has passed. In the second half of the timeout, at
  * most for ten seconds, the ranks find out which of them does not answer, and the sentence names
- * that one. When a peer dies, every survivor gets an error that names the rank. Once a
- * rank has failed in an operation of all ranks, one that is still in it, or comes later, does not
- * succeed after it has heard of that; a rank for which the operation had ended gets the error from
- * its next call.
+ * that one. When a peer dies, every survivor gets an error that names the rank. Once a rank has
+ * failed in an operation of all ranks, one that is still in it, or comes later, does not succeed
+ * after it has heard of that; a rank for which the operation had ended gets the error from its next
+ * call.
  *
  * Device memory: an operation is enqueued on @stream (a CUstream or cudaStream_t; NULL is the
  * legacy default stream), and the call returns. The operation begins when earlier work of that
