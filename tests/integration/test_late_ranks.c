@@ -5,6 +5,7 @@
 #include "check_main.h"
 #include "world.h"
 
+#include <ddprun/comm_requests.h>
 #include <poll.h>
 #include <string.h>
 
@@ -221,6 +222,44 @@ START_TEST(who_comes_at_the_deadline_does_not_hang)
 }
 END_TEST
 
+/* ---- who only polls ---- */
+
+/* Each rank begins a request and only tests it; one rank never comes. */
+static void poll_only(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    const struct ddp_operation operation = {.size = sizeof operation,
+                                            .kind = DDP_KIND_ALL_REDUCE,
+                                            .send = values,
+                                            .recv = results,
+                                            .count = FEW,
+                                            .dtype = DDP_FLOAT32,
+                                            .timeout_ms = SHORT_MS};
+    struct ddp_error error = {0};
+    ddp_request *request;
+    int done = 0;
+    CHECK_OK(call_few(comm, err));
+    ddp_status status = DDP_OK;
+    if (rank != LATE) {
+        CHECK_OK(ddp_start(comm, &operation, &request, err));
+        while (done == 0)
+            status = ddp_request_test(request, &done, &error);
+        world_expect(status, &error, DDP_E_TIMEOUT, "has waited");
+        ddp_request_free(request);
+    }
+    world_report(world, rank, status, &error);
+    while (rank == LATE && !have_ended(world))
+        poll(NULL, 0, 1);
+}
+
+START_TEST(who_only_tests_a_request_sees_its_deadline)
+{
+    struct world world = world_of(_i * CALLS);
+    world_open(&world);
+    world_run(&world, poll_only);
+    world_close(&world);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("late ranks");
@@ -228,6 +267,7 @@ Suite *test_suite(void)
     add_sample(tcase, who_comes_in_time_succeeds, 0, WAYS * CALLS);
     add_sample(tcase, who_comes_after_a_failure_fails, 0, WAYS * CALLS);
     add_sample(tcase, who_comes_at_the_deadline_does_not_hang, 0, WAYS * CALLS);
+    tcase_add_loop_test(tcase, who_only_tests_a_request_sees_its_deadline, 0, WAYS);
     suite_add_tcase(suite, tcase);
     return suite;
 }
