@@ -24,7 +24,7 @@
 enum {
     COUNT = 200000,
     LONG_MS = 60 * 1000,
-    STOP_TIMEOUT_MS = 4000,
+    STOP_TIMEOUT_MS = 8000,
     MISSING_TIMEOUT_MS = 6000,
 };
 

@@ -16,7 +16,7 @@
 enum {
     LARGE = 4 * 1000 * 1000, /* float32: more than sockets and shared memory take */
     LONG_MS = 60 * 1000,     /* for what is not to be found by a deadline, */
-    STOP_TIMEOUT_MS = 5000,  /* and for what is, though the machine keep a rank from running */
+    STOP_TIMEOUT_MS = 8000,  /* and for what is, though the machine keep a rank from running */
     VICTIM = 2
 };
 

@@ -38,6 +38,12 @@ static uint64_t answer_ms(const struct ddpi_wait *wait)
     return ahead_ms(wait) / 2 < ANSWER_MS ? ahead_ms(wait) / 2 : ANSWER_MS;
 }
 
+/* A peer that does not answer for so long is doubted. */
+static uint64_t silence_ms(const struct ddpi_wait *wait)
+{
+    return ahead_ms(wait) / 4;
+}
+
 static void wake_by(uint64_t *wake_ms, uint64_t candidate)
 {
     if (candidate < *wake_ms)
@@ -137,11 +143,13 @@ void ddpi_question_take_answer(struct ddp_comm *comm, struct ddpi_edge *edge)
         withdraw_doubt(comm, edge);
 }
 
-/* In this operation, and if it was answered, in the time in which that matters. */
-static bool was_asked(const struct ddpi_edge *edge, const struct ddpi_wait *wait)
+/* Whether the last question, of this operation, still tells something. An answer is true for some
+ * time: meanwhile a rank that the peer waits for may have stopped. */
+static bool was_asked(const struct ddpi_edge *edge, const struct ddpi_wait *wait, uint64_t now)
 {
-    uint64_t since = edge->answered ? ddpi_question_begins_ms(wait) : wait->started_ms;
-    return edge->asked_ms != 0 && edge->asked_ms >= since;
+    bool old =
+        edge->answered && now < wait->deadline_ms && now >= edge->asked_ms + silence_ms(wait);
+    return edge->asked_ms != 0 && edge->asked_ms >= wait->started_ms && !old;
 }
 
 /* Ask in time. Returns whether the peer owes an answer; *@wake_ms is when to look again. */
@@ -149,7 +157,7 @@ static bool question_peer(struct ddp_comm *comm, const struct ddpi_wait *wait,
                           struct ddpi_edge *edge, uint64_t now, uint64_t *wake_ms)
 {
     uint64_t begin_ms = ddpi_question_begins_ms(wait);
-    bool asked = was_asked(edge, wait);
+    bool asked = was_asked(edge, wait, now);
     if (!asked && now >= begin_ms && may_ask(edge, now)) {
         ask_peer(edge, now);
         asked = true;
@@ -157,9 +165,11 @@ static bool question_peer(struct ddp_comm *comm, const struct ddpi_wait *wait,
         uint64_t free_ms = edge->question_ms + ANSWER_MS;
         wake_by(wake_ms, begin_ms > free_ms ? begin_ms : free_ms);
     }
+    uint64_t doubt_ms = edge->asked_ms + silence_ms(wait);
+    if (asked && edge->answered && now < doubt_ms)
+        wake_by(wake_ms, doubt_ms);
     if (!asked || edge->answered)
         return false;
-    uint64_t doubt_ms = edge->asked_ms + ahead_ms(wait) / 2;
     if (now >= doubt_ms && !edge->doubted)
         doubt_peer(comm, edge);
     else if (!edge->doubted)
@@ -190,7 +200,7 @@ static ddp_status fail_waiting(struct ddp_comm *comm, const struct ddpi_wait *wa
     char finding[DDPI_DOUBT_TEXT + 32];
     size_t name_len = strlen(edge->peer_name);
     const char *doubted = ddpi_question_doubted(comm, wait);
-    if (!was_asked(edge, wait))
+    if (edge->asked_ms == 0) /* bytes have moved since the question */
         return fail_timeout(comm, wait, edge, "is too slow");
     if (doubted == NULL)
         return fail_timeout(comm, wait, edge, "waits for others itself");
