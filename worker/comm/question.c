@@ -3,9 +3,10 @@
  *
  * The neighbour that a rank waits for need not be to blame: it may wait as well. So some time
  * before its deadline the rank asks it, over its control socket, and the neighbour asks in turn the
- * rank that it waits for. A rank that does not answer is stopped, or has not called the operation;
- * who has asked it tells all others, and they pass that on. At the deadline each rank knows whom to
- * name. The rank whose deadline comes first fails, and the others with it.
+ * rank that it waits for. A rank that does not answer is stopped, or has not called the operation.
+ * The rank that has asked it tells all others that it doubts that rank, and they pass this on. If
+ * an answer comes later, the doubt is withdrawn. At the deadline each rank knows which one to name.
+ * The rank whose deadline comes first fails, and the others fail with it.
  *
  * A busy machine delays answers, and lets ranks begin at different times: so the longer the
  * timeout, the earlier they ask.
@@ -38,7 +39,7 @@ static uint64_t answer_ms(const struct ddpi_wait *wait)
     return ahead_ms(wait) / 2 < ANSWER_MS ? ahead_ms(wait) / 2 : ANSWER_MS;
 }
 
-/* A peer that does not answer for so long is doubted. */
+/* How long a peer may be silent before this rank doubts it. */
 static uint64_t silence_ms(const struct ddpi_wait *wait)
 {
     return ahead_ms(wait) / 4;
@@ -115,9 +116,12 @@ static void withdraw_doubt(struct ddp_comm *comm, struct ddpi_edge *edge)
 
 /* ---- asking ---- */
 
-static void ask_peer(struct ddpi_edge *edge, uint64_t now)
+/* A doubt that is left belongs to a question that bytes have answered. */
+static void ask_peer(struct ddp_comm *comm, struct ddpi_edge *edge, uint64_t now)
 {
     struct ddpi_memo memo;
+    if (edge->doubted)
+        withdraw_doubt(comm, edge);
     ddpi_memo_fill(&memo, DDPI_NOTICE_ASK, DDP_OK, "");
     ddpi_control_send(&edge->control, &memo);
     edge->asked_ms = edge->question_ms = now;
@@ -130,10 +134,10 @@ static bool may_ask(const struct ddpi_edge *edge, uint64_t now)
     return edge->question_ms == 0 || now >= edge->question_ms + ANSWER_MS;
 }
 
-void ddpi_question_pass_on(struct ddpi_edge *edge, uint64_t now)
+void ddpi_question_pass_on(struct ddp_comm *comm, struct ddpi_edge *edge, uint64_t now)
 {
     if ((edge->asked_ms == 0 || edge->answered) && may_ask(edge, now))
-        ask_peer(edge, now);
+        ask_peer(comm, edge, now);
 }
 
 void ddpi_question_take_answer(struct ddp_comm *comm, struct ddpi_edge *edge)
@@ -159,7 +163,7 @@ static bool question_peer(struct ddp_comm *comm, const struct ddpi_wait *wait,
     uint64_t begin_ms = ddpi_question_begins_ms(wait);
     bool asked = was_asked(edge, wait, now);
     if (!asked && now >= begin_ms && may_ask(edge, now)) {
-        ask_peer(edge, now);
+        ask_peer(comm, edge, now);
         asked = true;
     } else if (!asked) {
         uint64_t free_ms = edge->question_ms + ANSWER_MS;

@@ -11,7 +11,7 @@ uint64_t ddpi_question_begins_ms(const struct ddpi_wait *wait);
 
 /* Another rank has asked this one, which needs the peer of @edge: ask that one, unless it was asked
  * lately. */
-void ddpi_question_pass_on(struct ddpi_edge *edge, uint64_t now);
+void ddpi_question_pass_on(struct ddp_comm *comm, struct ddpi_edge *edge, uint64_t now);
 
 /* The peer of @edge has answered. */
 void ddpi_question_take_answer(struct ddp_comm *comm, struct ddpi_edge *edge);

@@ -8,7 +8,7 @@
  * Before a rank names a peer that is gone, it looks at all others: a peer that has left, or may
  * have, can have done so because another one died.
  *
- * Whom it names when the deadline passes is found out before (question.c).
+ * Before the deadline ranks find out which of them to name when it passes (question.c).
  */
 #include "wait.h"
 
@@ -88,13 +88,15 @@ ddp_status ddpi_wait_question(struct ddp_comm *comm, const struct ddpi_wait *wai
                               struct ddpi_edge *edge, uint64_t now)
 {
     const struct ddpi_need need = {.edge = edge, .recv_bytes = 1};
-    return ddpi_wait_judge(comm, wait, &need, now);
+    return ddpi_wait_judge(comm, wait, &need, false, now);
 }
 
 ddp_status ddpi_wait_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                           const struct ddpi_need *need, uint64_t now)
+                           const struct ddpi_need *need, bool move, uint64_t now)
 {
     uint64_t wake_ms = UINT64_MAX;
+    if (move)
+        return is_needed(need) ? ddpi_question_pace(comm, wait, need->edge) : DDP_OK;
     return judge_need(comm, wait, need, now, &wake_ms);
 }
 
@@ -164,7 +166,7 @@ static ddp_status read_messages(struct ddp_comm *comm, struct ddpi_edge *edge,
             ddpi_control_send(&edge->control, &memo);
             for (unsigned i = 0; i < needs->count; i++)
                 if (is_needed(&needs->list[i]))
-                    ddpi_question_pass_on(needs->list[i].edge, now);
+                    ddpi_question_pass_on(comm, needs->list[i].edge, now);
             break;
         case DDPI_NOTICE_WAITING:
             ddpi_question_take_answer(comm, edge);

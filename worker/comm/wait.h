@@ -63,9 +63,10 @@ struct ddpi_edge *ddpi_sought_edge(const struct ddp_comm *comm);
 ddp_status ddpi_wait_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer,
                           struct ddpi_edge **ret_edge);
 
-/* Judge @need of the operation of @wait, which does not sleep: as the next function. */
+/* Judge @need of the operation of @wait, which does not sleep: fail if the deadline has passed. If
+ * bytes @move, more of a peer that is gone may be here; else fail for that, too. */
 ddp_status ddpi_wait_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                           const struct ddpi_need *need, uint64_t now);
+                           const struct ddpi_need *need, bool move, uint64_t now);
 
 /* The operation needs the peer of @edge: ask that one in time whether it waits as well. Fail if it
  * is gone, or if the deadline has passed. */

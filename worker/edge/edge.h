@@ -81,7 +81,7 @@ struct ddpi_edge {
     uint64_t asked_ms;    /* when the peer was asked whether it is waiting too */
     uint64_t question_ms; /* the same, but bytes that move do not reset it */
     bool answered;        /* it has answered */
-    bool doubted;         /* it has not for so long that others were told */
+    bool doubted;         /* other ranks were told that it does not answer */
 };
 
 /* Each of these takes over @control_fd and its other descriptors, even if it fails (then NULL). */

@@ -295,9 +295,8 @@ static unsigned add_needs(struct ddp_comm *comm, struct ddpi_run *run, unsigned 
     return count + more;
 }
 
-/* What @run waits for is judged while bytes move, or while a program only tests it, as in a sleep.
- */
-static ddp_status judge_run(struct ddp_comm *comm, struct ddpi_run *run, uint64_t now)
+/* While bytes @move, or while a program only tests @run, nobody sleeps for what it waits for. */
+static ddp_status judge_run(struct ddp_comm *comm, struct ddpi_run *run, bool move, uint64_t now)
 {
     bool ready;
     run_start_clock(run, now);
@@ -310,21 +309,21 @@ static ddp_status judge_run(struct ddp_comm *comm, struct ddpi_run *run, uint64_
     for (unsigned i = 0; i < count && status == DDP_OK; i++) {
         const struct ddpi_need *need = &comm->runs.needs[i];
         status = need->arena_op != NULL ? ddpi_arena_judge(comm, &run->wait, need, &ready)
-                                        : ddpi_wait_judge(comm, &run->wait, need, now);
+                                        : ddpi_wait_judge(comm, &run->wait, need, move, now);
     }
     return status;
 }
 
 /* Bytes may move for long, and other ranks may ask meanwhile whether this one waits. */
-static ddp_status stay_in_touch(struct ddp_comm *comm)
+static ddp_status stay_in_touch(struct ddp_comm *comm, bool move)
 {
     uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
     struct ddpi_run *first = first_collective(&comm->runs), *any = first;
-    ddp_status status = first != NULL ? judge_run(comm, first, now) : DDP_OK;
+    ddp_status status = first != NULL ? judge_run(comm, first, move, now) : DDP_OK;
     ddpi_list_for_each (node, &comm->runs.messages) {
         any = ddpi_container_of(node, struct ddpi_run, link);
         if (status == DDP_OK)
-            status = judge_run(comm, any, now);
+            status = judge_run(comm, any, move, now);
     }
     return status == DDP_OK && any != NULL ? ddpi_wait_poll(comm, &any->wait) : status;
 }
@@ -395,11 +394,11 @@ static bool drive_until(struct ddp_comm *comm, const struct ddpi_drive_end *end,
             return turn.locked;
         if (status == DDP_OK && turn.moved) {
             idle = 0;
-            status = ++moves % MOVES_A_LOOK == 0 ? stay_in_touch(comm) : DDP_OK;
+            status = ++moves % MOVES_A_LOOK == 0 ? stay_in_touch(comm, true) : DDP_OK;
             if (status == DDP_OK && end->at_once && moves == MOVES_A_LOOK)
                 return false;
         } else if (status == DDP_OK && end->at_once) {
-            status = stay_in_touch(comm);
+            status = stay_in_touch(comm, false);
             if (status == DDP_OK)
                 return false;
         } else if (status == DDP_OK && idle < comm->spin_limit) {

@@ -11,7 +11,7 @@
 enum {
     NAP_MIN_US = 20,
     NAP_MAX_US = 1000,
-    STILL_MS = 200, /* a GPU on which nothing has moved for so long hangs */
+    STILL_MS = 200, /* at the deadline a GPU hangs if nothing has moved on it for so long */
 };
 
 unsigned ddpi_device_capture_mode(const struct ddpi_device *device, unsigned mode)
