@@ -298,8 +298,11 @@ def run_parts(variant):
     if form:
         os.environ['DDPRUN_TORCH_FORM'] = form
     compared = 0
-    dist.init_process_group('ddp', device_id=torch.device(device) if device else None)
-    rank, size = dist.get_rank(), dist.get_world_size()
+    # As from the environment, but with keys of its own in the store: the Gloo group of PyTorch's detailed checks may read the
+    # address that a group of the same name left there, of the form before.
+    store, rank, size = next(dist.rendezvous('env://'))
+    dist.init_process_group('ddp', store=dist.PrefixStore(variant, store), rank=rank, world_size=size,
+                            device_id=torch.device(device) if device else None)
     whole = (reductions, moves, singles, native_only, objects, messages, groups, ranks_outside, futures, a_future_lets_threads_run)
     for part in (groups, ranks_outside) if device else whole:
         part(rank, size)
