@@ -59,16 +59,26 @@ static void on_guard(uv_poll_t *poll, int status, int events)
     agent_advance(agent);
 }
 
+static ddp_status make_warm_environment(struct agent *agent, struct ddp_error *err)
+{
+    if (agent->config->preload == NULL)
+        return DDP_OK;
+    agent->warm_own = worker_env_own_names(agent->config);
+    if (agent->warm_own == NULL)
+        return ddpi_error_set(err, DDP_E_NOMEM, "no memory for the names of variables");
+    return worker_env_make_shared(agent->config, &agent->warm_envp, err);
+}
+
 static ddp_status open_warm(struct agent *agent, struct ddp_error *err)
 {
     const struct agent_config *config = agent->config;
     const struct warm_hooks hooks = {agent, on_agent_line, on_warm_settled};
-    ddp_status status =
-        config->preload != NULL ? worker_env_make_shared(config, &agent->warm_envp, err) : DDP_OK;
+    ddp_status status = make_warm_environment(agent, err);
     const struct warm_config warm = {.modules = config->preload,
                                      .program = config->program,
                                      .argv = config->argv,
                                      .envp = agent->warm_envp,
+                                     .own = agent->warm_own,
                                      .nofile = config->nofile};
     return status == DDP_OK ? warm_process_open(&agent->warm, agent->loop, &warm, &hooks, err)
                             : status;
@@ -170,6 +180,7 @@ void agent_finish(struct agent *agent)
     logmux_stream_finish(&agent->check.output);
     if (!agent->warm.spawner.left) /* else its thread still uses it */
         worker_env_free(agent->warm_envp);
+    ddpi_free(agent->warm_own);
     agent->workers = NULL;
     agent->pids = NULL;
     logmux_finish(&agent->mux);

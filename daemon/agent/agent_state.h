@@ -75,7 +75,7 @@ struct agent {
     struct oom_kills oom;
     struct worker_starter starter;
     struct warm_process warm; /* from which workers may be forked */
-    char **warm_envp;
+    char **warm_envp, *warm_own;
     struct node_check check;
     struct death_watch death_watch;
     struct gpu_watch gpus;

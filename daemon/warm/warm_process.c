@@ -23,7 +23,8 @@
 
 DDPI_SM_DEFINE(warm, WARM_STATES);
 
-/* Its first message is its program. ps shows the script and its arguments. */
+/* Its first message is its program, the second one the names of variables. ps shows the script and
+ * its arguments. */
 static char boot[] = "import os; exec(os.read(3, 65536))";
 static char unbuffered[] = "-u", command[] = "-c";
 
@@ -164,7 +165,9 @@ static ddp_status prepare(struct warm_process *warm, struct ddp_error *err)
         return ddpi_error_sys(err, errno, "cannot make its socket");
     warm->socket = ends[0];
     warm->its_socket = ends[1];
-    if (send(warm->socket, warm_source, warm_source_len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+    if (send(warm->socket, warm_source, warm_source_len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ||
+        send(warm->socket, warm->config.own, strlen(warm->config.own),
+             MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         return ddpi_error_sys(err, errno, "cannot send its program");
     return DDP_OK;
 }

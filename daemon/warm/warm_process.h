@@ -41,6 +41,7 @@ struct warm_config {
     const char *program; /* the interpreter */
     char *const *argv;   /* of a worker: interpreter, "-u", script, arguments */
     char *const *envp;   /* what all workers share */
+    const char *own;     /* "RANK,LOCAL_RANK,": variables of which each worker has its own value */
     const struct rlimit *nofile; /* as of spawn_request */
 };
 

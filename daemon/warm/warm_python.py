@@ -5,9 +5,10 @@ Part of ddprun, which holds it as text and starts it with
 
     python3 -u -c 'import os; exec(os.read(3, ...))' MODULES SCRIPT [ARGUMENT...]
 
-Descriptor 3 is the socket to the agent; 4 to 6 keep the numbers that workers need. A worker must
-not be able to tell its start from "python3 -u SCRIPT ...": the same descriptors, session, signals,
-environment, sys.argv, sys.path and __main__. This process must not touch a GPU.
+Descriptor 3 is the socket to the agent, whose second message names the variables of which each
+worker has its own value; 4 to 6 keep the numbers that workers need. A worker must not be able to
+tell its start from "python3 -u SCRIPT ...": the same descriptors, session, signals, environment,
+sys.argv, sys.path and __main__. This process must not touch a GPU.
 """
 
 import array
@@ -17,6 +18,7 @@ import ctypes
 import gc
 import importlib.machinery
 import importlib.util
+import itertools
 import os
 import socket
 import struct
@@ -28,9 +30,11 @@ import types
 CONTROL = 3
 FIRST_FREE = 7
 MOST_FDS = 16
+NAMES_MAX = 65536
 CHANNEL, CGROUP = 64, 65  # targets that are no descriptor numbers (warm_fork.c)
 HEAD = struct.Struct('=II')  # of what the agent sends to a worker: arguments, bytes that follow
 PR_SET_PDEATHSIG, SIGKILL = 1, 9
+PF_EXITING = 4
 
 
 class NotWarm(Exception):
@@ -48,14 +52,27 @@ def belongs_to_script(name, folder):
     return any(os.path.realpath(place).startswith(folder + os.sep) for place in places)
 
 
+def is_import(node):
+    return isinstance(node, (ast.Import, ast.ImportFrom))
+
+
+def mentions_environment(node):
+    return any(getattr(part, 'attr', getattr(part, 'id', '')) in ('environ', 'putenv')
+               for part in ast.walk(node))
+
+
 def statements_of(body):
-    """The imports that run when the script starts: not those in functions and classes."""
+    """The imports that run whenever the script starts: at its top and at the top of "try" and
+    "with". Those behind a change of the environment may depend on it."""
     for node in body:
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
+        if is_import(node):
             yield node
-        elif isinstance(node, (ast.If, ast.Try, ast.With)):
-            for part in ('body', 'orelse', 'finalbody'):
-                yield from statements_of(getattr(node, part, []))
+        elif isinstance(node, ast.With):
+            yield from statements_of(node.body)
+        elif isinstance(node, ast.Try):
+            yield from statements_of(itertools.takewhile(is_import, node.body))
+        if mentions_environment(node):
+            return
 
 
 def top_names(node):
@@ -96,10 +113,79 @@ def import_modules(wanted, script):
     return names
 
 
-def check_that_forks_work():
-    if threading.active_count() > 1:
-        names = ', '.join(thread.name for thread in threading.enumerate()[1:])
-        raise NotWarm(f'it started a thread ({names}), which a fork does not copy')
+# ---- what does not survive a fork --------------------------------------------------------------
+
+
+class WatchedEnvironment(dict):
+    """What os.environ keeps its entries in while modules are imported. Notes who reads first a
+    variable of which each worker has its own: what the module made of it would hold for all."""
+
+    def __init__(self, entries, own):
+        super().__init__(entries)
+        self.before = dict(entries)
+        self.own = own
+        self.read = None
+
+    def __getitem__(self, name):
+        if name in self.own and self.read is None:
+            self.read = (module_that_asks(), os.fsdecode(name))
+        return super().__getitem__(name)
+
+    def changes(self):
+        """What the modules have set, and None for what they have removed."""
+        names = {*self, *self.before}
+        now = {name: self.get(name) for name in names}
+        return {name: now[name] for name in names if now[name] != self.before.get(name)}
+
+
+def module_that_asks():
+    frame = sys._getframe(2)
+    while frame and frame.f_globals.get('__name__') in ('os', 'collections.abc'):
+        frame = frame.f_back
+    return frame.f_globals.get('__name__', '?') if frame else '?'
+
+
+def watch_environment(own):
+    entries = WatchedEnvironment(os.environ._data, own)
+    os.environ._data = os.environb._data = entries
+    return entries
+
+
+def check_what_was_read(entries):
+    os.environ._data = os.environb._data = dict(entries)
+    if entries.read:
+        module, name = entries.read
+        raise NotWarm(f'{module} reads {name} while it is imported, and each worker has its own')
+
+
+def living_threads():
+    """The names of the threads but this one, by the kernel: libraries start threads, too. One
+    that ends is seen for a moment after it was waited for."""
+    names = []
+    for task in os.listdir('/proc/self/task'):
+        try:
+            with open(f'/proc/self/task/{task}/stat', errors='replace') as file:
+                name, _, fields = file.read().partition('(')[2].rpartition(')')
+        except OSError:
+            continue
+        if int(task) != os.getpid() and not int(fields.split()[6]) & PF_EXITING:
+            names.append(name)
+    return names
+
+
+def check_threads():
+    names = [thread.name for thread in threading.enumerate()[1:]]
+    if not names:
+        pid = os.fork()  # some libraries, as OpenBLAS, end their threads before a fork
+        if pid == 0:
+            os._exit(0)
+        os.waitpid(pid, 0)
+        names = living_threads()
+    if names:
+        raise NotWarm(f'it started a thread ({", ".join(names)}), which a fork does not copy')
+
+
+def check_devices():
     for name in os.listdir('/proc/self/fd'):
         try:
             target = os.readlink(f'/proc/self/fd/{name}')
@@ -152,10 +238,15 @@ def place_descriptors(fds):
 
 
 def reseed():
-    """A process that imports numpy itself gets random numbers of its own. Python's own generator
-    does so after each fork."""
+    """Random numbers as in a process that has imported the modules itself. Python's own generator
+    does so after each fork. Those of CUDA and TensorFlow draw a seed when they are first used."""
     if 'numpy.random' in sys.modules:
         sys.modules['numpy.random'].seed()
+    generator = getattr(sys.modules.get('torch'), 'default_generator', None)
+    if generator is not None:
+        generator.seed()
+    if 'multiprocessing.process' in sys.modules:
+        sys.modules['multiprocessing.process'].current_process().authkey = os.urandom(32)
 
 
 def run_script(script):
@@ -163,6 +254,8 @@ def run_script(script):
     main = types.ModuleType('__main__')
     main.__dict__.update(__file__=path, __builtins__=builtins, __cached__=None,
                          __loader__=importlib.machinery.SourceFileLoader('__main__', path))
+    if '__annotations__' in globals():  # before Python 3.14
+        main.__annotations__ = {}
     sys.modules['__main__'] = main
     try:
         with open(path, 'rb') as file:
@@ -184,16 +277,26 @@ def run_script(script):
         sys.exit(1)
 
 
-def become_worker(fds, agent):
+def set_environment(entries, changes):
+    """As after the imports: what modules set then is set."""
+    os.environ.clear()
+    for entry in entries:
+        name, _, value = entry.partition(b'=')
+        if name:
+            os.environb[name] = value
+    for name, value in changes.items():
+        if value is not None:
+            os.environb[name] = value
+        else:
+            os.environb.pop(name, None)
+
+
+def become_worker(fds, agent, changes):
     with socket.socket(fileno=fds.pop(CHANNEL)) as channel:
         argv, env = read_words(channel)
     die_with(agent)
     place_descriptors(fds)
-    os.environ.clear()
-    for entry in env:
-        name, _, value = entry.partition(b'=')
-        if name:
-            os.environb[name] = value
+    set_environment(env, changes)
     script = argv[2:]  # after python3 -u
     sys.argv[:] = script
     if hasattr(sys, 'orig_argv'):
@@ -245,7 +348,7 @@ def receive_request(control):
     return dict(zip(targets, fds)) if targets else None
 
 
-def serve(agent):
+def serve(agent, changes):
     """Returns in workers only."""
     control = socket.socket(fileno=CONTROL)
     while True:
@@ -254,7 +357,7 @@ def serve(agent):
             os._exit(0)
         if fork_worker(fds):
             control.detach()
-            become_worker(fds, agent)
+            become_worker(fds, agent, changes)
             return
 
 
@@ -271,9 +374,12 @@ def main():
     keep_low_numbers()
     began = time.monotonic()
     wanted, script = sys.argv[1:3]
+    entries = watch_environment(frozenset(os.read(CONTROL, NAMES_MAX).split(b',')))
     try:
         names = import_modules(wanted, script)
-        check_that_forks_work()
+        check_what_was_read(entries)
+        check_threads()
+        check_devices()
     except BaseException as error:
         text = str(error).partition('\n')[0]
         kind = '' if isinstance(error, NotWarm) else type(error).__name__ + ': '
@@ -283,7 +389,7 @@ def main():
     gc.freeze()  # the collector would write to, and so copy, the pages that workers share
     spent_ms = int((time.monotonic() - began) * 1000)
     os.write(CONTROL, f'ready {spent_ms} {",".join(names)}'.encode(errors='replace')[:400])
-    serve(agent)
+    serve(agent, entries.changes())
 
 
 main()

@@ -299,7 +299,7 @@ static ddp_status check_devices(const struct worker_place *p, struct ddp_error *
 static const struct {
     const char *name;
     value_of value;
-    enum { OWN, SHARED } by; /* shared: all workers have the same, and libraries read it at once */
+    enum { OWN, SHARED } by; /* shared: the same for all workers, in all generations */
 } variables[] = {
     {"RANK", rank, OWN},
     {"LOCAL_RANK", local_rank, OWN},
@@ -307,18 +307,18 @@ static const struct {
     {"LOCAL_WORLD_SIZE", local_world_size, SHARED},
     {"GROUP_RANK", group_rank, OWN},
     {"GROUP_WORLD_SIZE", group_world_size, OWN},
-    {"ROLE_NAME", role_name, OWN},
+    {"ROLE_NAME", role_name, SHARED},
     {"ROLE_RANK", role_rank, OWN},
     {"ROLE_WORLD_SIZE", role_world_size, OWN},
     {"MASTER_ADDR", master_addr, OWN},
     {"MASTER_PORT", master_port, OWN},
-    {"TORCHELASTIC_RUN_ID", run_id, OWN},
+    {"TORCHELASTIC_RUN_ID", run_id, SHARED},
     {"TORCHELASTIC_RESTART_COUNT", restart_count, OWN},
-    {"TORCHELASTIC_MAX_RESTARTS", max_restarts, OWN},
+    {"TORCHELASTIC_MAX_RESTARTS", max_restarts, SHARED},
     {"TORCHELASTIC_ERROR_FILE", error_file, OWN},
-    {"TORCHELASTIC_TIMER_FILE", timer_file, OWN},
-    {"TORCHELASTIC_USE_AGENT_STORE", use_agent_store, OWN},
-    {"TORCHELASTIC_SIGNALS_TO_HANDLE", signals_to_handle, OWN},
+    {"TORCHELASTIC_TIMER_FILE", timer_file, SHARED},
+    {"TORCHELASTIC_USE_AGENT_STORE", use_agent_store, SHARED},
+    {"TORCHELASTIC_SIGNALS_TO_HANDLE", signals_to_handle, SHARED},
     {"TORCH_NCCL_ASYNC_ERROR_HANDLING", nccl_async, SHARED},
     {"OMP_NUM_THREADS", omp_num_threads, SHARED},
     {"COLUMNS", columns, OWN},
@@ -338,18 +338,18 @@ static const struct {
     {"PMI_RANK", rank, OWN},
     {"PMI_SIZE", world_size, OWN},
     {"MPI_LOCALRANKID", mpi_local_rank, OWN},
-    {"MPI_LOCALNRANKS", local_world_size, OWN},
+    {"MPI_LOCALNRANKS", local_world_size, SHARED},
     {"FLUX_JOB_ID", flux_job, OWN},
     {"FLUX_PMI_LIBRARY_PATH", flux_library, OWN},
     {"HOROVOD_RANK", rank, OWN},
     {"HOROVOD_SIZE", world_size, OWN},
     {"HOROVOD_LOCAL_RANK", mpi_local_rank, OWN},
-    {"HOROVOD_LOCAL_SIZE", local_world_size, OWN},
+    {"HOROVOD_LOCAL_SIZE", local_world_size, SHARED},
     {"HOROVOD_CROSS_RANK", cross_rank, OWN},
     {"HOROVOD_CROSS_SIZE", cross_size, OWN},
-    {"HOROVOD_HOSTNAME", host_name, OWN},
-    {"HOROVOD_CONTROLLER", horovod_controller, OWN},
-    {"HOROVOD_CPU_OPERATIONS", horovod_operations, OWN},
+    {"HOROVOD_HOSTNAME", host_name, SHARED},
+    {"HOROVOD_CONTROLLER", horovod_controller, SHARED},
+    {"HOROVOD_CPU_OPERATIONS", horovod_operations, SHARED},
     {"HOROVOD_GLOO_RENDEZVOUS_ADDR", horovod_address, OWN},
     {"HOROVOD_GLOO_RENDEZVOUS_PORT", horovod_port, OWN},
     {"HOROVOD_GLOO_IFACE", horovod_interface, OWN},
@@ -420,6 +420,26 @@ ddp_status worker_env_make_shared(const struct agent_config *config, char ***ret
         if (variables[i].by == SHARED)
             variables[i].value(&place, &values[i]);
     return make_envp(config->envp, values, ret_envp, err);
+}
+
+char *worker_env_own_names(const struct agent_config *config)
+{
+    const struct ddp_round_seat seat = {.master_address = "any"};
+    const struct worker_place place = {.config = config, .seat = &seat, .error_file = ""};
+    struct ddpi_buf names;
+    bool ok = true;
+    ddpi_buf_init(&names, SIZE_MAX);
+    for (size_t i = 0; i < VARIABLES && ok; i++) {
+        struct value value = {0};
+        variables[i].value(&place, &value);
+        if (variables[i].by == OWN && (value.text != NULL || value.gone))
+            ok = ddpi_buf_append(&names, variables[i].name, strlen(variables[i].name)) &&
+                 ddpi_buf_append(&names, ",", 1);
+    }
+    char *text =
+        ok ? ddpi_strndup((const char *)ddpi_buf_head(&names), ddpi_buf_len(&names)) : NULL;
+    ddpi_buf_finish(&names);
+    return text;
 }
 
 void worker_env_free(char **envp)

@@ -42,10 +42,15 @@ DDP_MUST_CHECK ddp_status worker_env_make(const struct worker_place *place, char
 void worker_env_free(char **envp);
 
 /* The environment of a process in which modules are imported for all workers of @config: that of
- * the configuration, with the variables that libraries read when they are loaded and that are the
- * same for all workers. Freed with worker_env_free(). */
+ * the configuration, with the variables that are the same for all workers in all generations.
+ * Freed with worker_env_free(). */
 DDP_MUST_CHECK ddp_status worker_env_make_shared(const struct agent_config *config,
                                                  char ***ret_envp, struct ddp_error *err);
+
+/* The names of the variables of which each worker of @config, or each generation, has its own
+ * value, with a comma after each. COLUMNS is none of them: libraries read it when they are loaded,
+ * for the width of a help text. The caller's to ddpi_free(); NULL: no memory. */
+DDP_MUST_CHECK char *worker_env_own_names(const struct agent_config *config);
 
 /* The prefix of the keys of @generation in the store, after the prefix @of_job. Needs at most 24
  * bytes more than that. */

@@ -21,6 +21,8 @@ import os, random
 PID = os.getpid()
 ENV = dict(os.environ)
 NUMBER = random.random()
+os.environ['SET_BY_KEPT'] = 'yes'
+os.environ.pop('UNSET_BY_KEPT', None)
 '''
 
 # A worker fails until it has been forked from the process that imported the module.
@@ -52,24 +54,57 @@ class Mine: pass
 death = ctypes.c_int()
 ctypes.CDLL(None).prctl(2, ctypes.byref(death), 0, 0, 0)
 main = sys.modules['__main__']
+limits = [name for name in dir(resource) if name.startswith('RLIMIT_')]
 state = dict(
     argv=sys.argv, orig=sys.orig_argv if hasattr(sys, 'orig_argv') else None, path=sys.path,
     name=__name__, file=__file__, spec=repr(__spec__), main=main.__dict__ is globals(),
     flags=repr(sys.flags), cwd=os.getcwd(), session=os.getsid(0) == os.getpid(),
     group=os.getpgid(0) == os.getpid(), parent=os.getppid(), death=death.value,
-    descriptors=descriptors(), limit=resource.getrlimit(resource.RLIMIT_NOFILE),
-    status=status('SigBlk', 'SigIgn', 'SigCgt', 'Umask', 'Threads'),
-    handlers=[repr(signal.getsignal(sig)) for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)],
+    descriptors=descriptors(), limits={name: resource.getrlimit(getattr(resource, name)) for name in limits},
+    status=status('SigBlk', 'SigIgn', 'SigCgt', 'Umask', 'Threads'), priority=os.getpriority(os.PRIO_PROCESS, 0),
+    handlers=[repr(signal.getsignal(sig)) for sig in sorted(signal.valid_signals())],
     pickled=type(pickle.loads(pickle.dumps(Mine()))) is Mine, thread=threading.current_thread().name,
-    env={name: value for name, value in os.environ.items()})
+    cpus=sorted(os.sched_getaffinity(0)), modules=sorted(sys.modules),
+    env={name: value for name, value in os.environ.items()}, result=globals().get('result'))
 place = f'{sys.argv[1]}/{"forked" if forked else "cold"}.{os.environ["RANK"]}'
 with open(place + '.new', 'w') as file:
-    json.dump(state, file)
+    json.dump(state, file, default=repr)
 os.rename(place + '.new', place)
-while not all(os.path.exists(place[:-1] + rank) for rank in '01'):
+while not all(os.path.exists(place[:-1] + str(rank)) for rank in range(int(os.environ['WORLD_SIZE']))):
     time.sleep(0.001)
 sys.exit(not forked)
 '''
+# Programs of which one that was forked gives the same result as one that was started.
+PROGRAMS = {
+    'arguments': 'import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument("folder")\n'
+                 'parser.add_argument("--lr", type=float)\nresult = [parser.parse_args().lr, parser.prog, parser.format_usage()]',
+    'asyncio': 'import asyncio\nasync def two(): return 2\nresult = asyncio.run(two())',
+    'beside': 'import beside\nresult = [beside.VALUE, beside.__file__]',
+    'collector': 'import gc\nresult = [gc.isenabled(), gc.get_threshold(), gc.get_debug()]',
+    'dataclass': 'import dataclasses, pickle\n@dataclasses.dataclass\nclass Point:\n    x: int = 1\n'
+                 'result = repr(pickle.loads(pickle.dumps(Point(5))))',
+    'decimal': 'import decimal\nresult = [repr(decimal.getcontext()), str(decimal.Decimal(1) / 3)]',
+    'environment': 'import subprocess\nresult = sorted(line for line in subprocess.run(["env"], capture_output=True, text=True)'
+                   '.stdout.splitlines() if line.partition("=")[0] not in CHANGING)',
+    'exception': 'import traceback\ndef deep(): return {}["a"]\ntry: deep()\nexcept KeyError: result = traceback.format_exc()',
+    'faults': 'import faulthandler\nresult = [faulthandler.is_enabled(), sys.gettrace(), sys.getrecursionlimit()]',
+    'fork': 'import multiprocessing\ndef double(x): return 2 * x\nwith multiprocessing.get_context("fork").Pool(2) as pool:\n'
+            '    result = pool.map(double, range(5))',
+    'hints': 'import typing\ndef f(x: "int") -> str: pass\nresult = repr(typing.get_type_hints(f))',
+    'input': 'result = [sys.stdin.read(), sys.stdin.encoding]',
+    'locale': 'import locale\nresult = [locale.setlocale(locale.LC_ALL), sys.getfilesystemencoding(), sys.getdefaultencoding()]',
+    'logging': 'import logging\nlogging.basicConfig()\nresult = [repr(logging.getLogger()), logging.root.manager.disable]',
+    'names': 'result = sorted(dir())',
+    'output': 'result = [[stream.encoding, stream.errors, stream.line_buffering, stream.write_through, stream.isatty()] '
+              'for stream in (sys.stdout, sys.stderr)]',
+    'parallel': 'import multiprocessing\nprocess = multiprocessing.current_process()\n'
+                'result = [process.name, multiprocessing.parent_process(), multiprocessing.get_start_method(), len(process.authkey)]',
+    'run_path': 'import runpy\nresult = runpy.run_path(os.path.dirname(__file__) + "/beside.py")["VALUE"]',
+    'source': 'import inspect\ndef source(): return 1\nresult = [inspect.getsource(source), inspect.getsourcefile(source)]',
+    'threads': 'import threading\nfound = []\nthread = threading.Thread(target=found.append, args=[3])\nthread.start()\n'
+               'thread.join()\nresult = [found, threading.active_count(), threading.main_thread() is threading.current_thread()]',
+    'warnings': 'import warnings\nresult = [repr(entry) for entry in warnings.filters] + sys.warnoptions',
+}
 # These differ between two attempts, forked or not.
 CHANGING = {'TORCHELASTIC_RESTART_COUNT', 'DDPRUN_STORE_PREFIX', 'TORCHELASTIC_ERROR_FILE'}
 
@@ -97,19 +132,37 @@ class PreloadCase(DdprundCase):
 
 
 class Preload(PreloadCase):
-    def test_a_forked_worker_cannot_tell(self):
-        job = self.preload(BEGIN + STATE, self.folder, '--lr=0.1', '${local_rank}', nproc=2,
-                           options=['--log-dir', self.folder / 'logs'])
+    def states(self, script, *words, nproc=1, **more):
+        """What each rank has found out, started and forked."""
+        job = self.preload(script + STATE, self.folder, *words, nproc=nproc, **more)
         self.assertEqual(job.code, 0, job.err[-2000:])
-        for rank in range(2):
+        for rank in range(nproc):
             cold, warm = (json.loads((self.folder / f'{start}.{rank}').read_text()) for start in ('cold', 'forked'))
             for state in (cold, warm):
                 self.assertEqual(state['env']['RANK'], str(rank))
                 state['env'] = {name: value for name, value in state['env'].items() if name not in CHANGING}
+            # The process has modules of Python's library of its own.
+            more = {name.partition('.')[0] for name in set(warm.pop('modules')) ^ set(cold.pop('modules'))}
+            self.assertLessEqual(more, sys.stdlib_module_names)
+            yield cold, warm
+
+    def test_a_forked_worker_cannot_tell(self):
+        for rank, (cold, warm) in enumerate(self.states(BEGIN, '--lr=0.1', '${local_rank}', nproc=2, options=[
+                '--log-dir', self.folder / 'logs'], env={'UNSET_BY_KEPT': 'no'})):
             self.assertEqual(warm, cold)
             self.assertEqual(warm['argv'][1:], [str(self.folder), '--lr=0.1', str(rank)])
             self.assertEqual(warm['death'], signal.SIGKILL)
             self.assertTrue(warm['session'] and warm['pickled'] and warm['main'])
+            self.assertEqual(warm['env']['SET_BY_KEPT'], 'yes')
+            self.assertNotIn('UNSET_BY_KEPT', warm['env'])
+
+    def test_programs_give_the_same_results(self):
+        self.write('scripts/beside.py', 'VALUE = 5\n')
+        for name, body in PROGRAMS.items():
+            with self.subTest(name):
+                (cold, warm), = self.states(f'{BEGIN}CHANGING = {CHANGING!r}\n{body}\n', '--lr=0.1')
+                self.assertIsNotNone(cold['result'])
+                self.assertEqual(warm, cold)
 
     def test_one_line_says_what_was_spared(self):
         job = self.preload(UNTIL_FORKED, nproc=3)
@@ -117,27 +170,54 @@ class Preload(PreloadCase):
         self.assertEqual(job.err.count('workers were forked from a process that has imported kept: each is spared'), 1)
 
     def test_the_modules_are_imported_without_a_place_in_the_job(self):
-        script = UNTIL_FORKED + 'print([name for name in kept.ENV if "RANK" in name or "MASTER" in name])\n'
+        script = UNTIL_FORKED + ('print([name for name in kept.ENV if name.endswith(("RANK", "RESTART_COUNT")) or '
+                                 '"MASTER" in name])\n')
         job = self.preload(script, nproc=2, env={'OMP_NUM_THREADS': ''})
         self.assertEqual(job.out, '[]\n[]\n', job.err[-2000:])
 
-    def test_random_numbers_differ_between_workers(self):
-        job = self.preload(UNTIL_FORKED + 'import random; print(random.random())', nproc=3)
-        self.assertEqual(len(set(job.out.split())), 3, job.out)
+    def test_random_numbers_differ_between_ranks_and_restarts(self):
+        """Of each generator that a process has. Two restarts with workers that are forked."""
+        self.write('modules/torch.py', """
+import random
+class Generator:  # as of PyTorch's, which takes its seed from the system when it is loaded
+    def seed(self):
+        self.numbers = random.Random()
+default_generator = Generator()
+default_generator.seed()
+""")
+        script = UNTIL_FORKED + """
+import multiprocessing, random, torch
+numbers = [random.random(), torch.default_generator.numbers.random(), multiprocessing.current_process().authkey.hex()]
+print(*numbers, flush=True)
+mark = f'{sys.argv[1]}/{sys.argv[2]}'
+if os.path.exists(mark): sys.exit()
+while sum(name.startswith('first') for name in os.listdir(sys.argv[1])) < 2:
+    open(mark, 'w').close()
+    os.sched_yield()
+sys.exit(1)
+"""
+        job = self.preload(script, self.folder, 'first${local_rank}', modules='kept,torch,multiprocessing', nproc=2)
+        self.assertEqual(job.code, 0, job.err[-2000:])
+        lines = [line.split() for line in job.out.splitlines()]
+        self.assertGreaterEqual(len(lines), 3, job.out)  # one rank may be stopped before it has drawn
+        for stream in zip(*lines):
+            self.assertEqual(len(set(stream)), len(stream), job.out)
 
     def test_auto_imports_what_the_script_imports(self):
         packages = self.folder / 'elsewhere'
         packages.mkdir()
         self.write('scripts/beside.py', 'import os\nPID = os.getpid()\n')
-        for name in ('one', 'two', 'late'):
+        for name in ('one', 'two', 'late', 'never', 'after'):
             self.write(f'elsewhere/{name}.py', 'import os\nPID = os.getpid()\n')
         script = ('import os, sys\nimport one\ntry:\n    import two, not_installed\nexcept ImportError:\n    pass\n'
-                  'import two\nimport beside\ndef later():\n    import late\n    return late.PID\n'
+                  'import two\nimport beside\nif not sys.argv: import never\n'
+                  'try:\n    {}[1]\n    import never\nexcept KeyError:\n    pass\n'
+                  'os.environ["SET"] = "before the import"\nimport after\ndef later():\n    import late\n    return late.PID\n'
                   'mine = os.getpid()\n'
                   'if one.PID == mine: sys.exit(1)\n'
-                  'print(one.PID == two.PID, beside.PID == mine, later() == mine)\n')
+                  'print(one.PID == two.PID, beside.PID == mine, later() == mine, after.PID == mine, "never" in sys.modules)\n')
         job = self.preload(script, modules='auto', env={'PYTHONPATH': packages})
-        self.assertEqual((job.code, job.out), (0, 'True True True\n'), job.err[-2000:])
+        self.assertEqual((job.code, job.out), (0, 'True True True True False\n'), job.err[-2000:])
         self.assertIn('imported one,two', job.err)
 
     def test_auto_without_packages(self):
@@ -224,6 +304,43 @@ class Preload(PreloadCase):
     def test_a_module_that_starts_a_thread(self):
         self.refused('import threading\nthreading.Thread(target=threading.Event().wait, name="w", daemon=True).start()',
                      'it started a thread (w), which a fork does not copy;')
+
+    def test_a_library_that_starts_a_thread(self):
+        self.refused('import ctypes\nlibc = ctypes.CDLL(None)\n'
+                     'assert libc.pthread_create(ctypes.byref(ctypes.c_ulong()), None, libc.pause, None) == 0\n',
+                     'it started a thread (python')
+
+    def test_a_library_that_ends_its_thread_before_a_fork(self):
+        self.write('modules/careful.py', """
+import ctypes, os
+libc = ctypes.CDLL(None)
+thread, semaphore = ctypes.c_ulong(), ctypes.create_string_buffer(64)
+assert libc.sem_init(semaphore, 0, 0) == 0
+assert libc.pthread_create(ctypes.byref(thread), None, libc.sem_wait, semaphore) == 0
+def end():
+    global thread
+    if thread:
+        libc.sem_post(semaphore)
+        libc.pthread_join(thread, None)
+    thread = None
+os.register_at_fork(before=end)
+""")
+        job = self.preload(UNTIL_FORKED, modules='kept,careful')
+        self.assertEqual(job.code, 0, job.err[-2000:])
+
+    def test_a_module_that_reads_what_each_worker_has(self):
+        for name, module in (('RANK', 'RANK = int(os.getenv("RANK", -1))'), ('LOCAL_RANK', '"LOCAL_RANK" in os.environ'),
+                             ('WORLD_SIZE', 'os.environb.get(b"WORLD_SIZE")'), ('MASTER_ADDR', 'os.environ.setdefault("MASTER_ADDR", "x")'),
+                             ('TORCHELASTIC_RESTART_COUNT', 'try: os.environ["TORCHELASTIC_RESTART_COUNT"]\nexcept KeyError: pass')):
+            with self.subTest(name):
+                self.refused('import os\n' + module, f'bad reads {name} while it is imported, and each worker has its own;')
+
+    def test_a_module_may_read_what_all_workers_share(self):
+        self.write('modules/reads.py', 'import os\nFOUND = [os.getenv(name) for name in ("ROLE_NAME", "LOCAL_WORLD_SIZE", "HOME")]\n')
+        job = self.preload(UNTIL_FORKED + 'import reads\nprint(reads.FOUND == [os.getenv(name) for name in '
+                           '("ROLE_NAME", "LOCAL_WORLD_SIZE", "HOME")], reads.FOUND)', modules='kept,reads',
+                           options=['--role=trainer'], env={'HOME': str(self.folder)})
+        self.assertEqual((job.code, job.out), (0, f"True ['trainer', '1', '{self.folder}']\n"), job.err[-2000:])
 
     def test_a_module_that_writes_to_the_socket(self):
         self.refused('import os; os.write(3, b"nonsense")', 'the process that imports it has sent something unexpected')

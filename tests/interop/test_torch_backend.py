@@ -77,6 +77,7 @@ main()
 
 # Fails until PyTorch was there before the script imported it.
 RESTARTED = '''
+import os
 import sys
 forked = 'torch' in sys.modules
 import torch
@@ -85,10 +86,16 @@ import ddprun.torch
 dist.init_process_group('ddp')
 total = torch.ones(1)
 dist.all_reduce(total)
+if forked:
+    loader = iter(torch.utils.data.DataLoader([0]))
+    print('forked', total.item(), torch.rand(1).item(), torch.initial_seed(), loader._base_seed, flush=True)
+dist.barrier()
 dist.destroy_process_group()
-if not forked:
-    sys.exit(1)
-print('forked', total.item())
+mark = f'{sys.argv[1]}/forked.{os.environ["RANK"]}'
+again = os.path.exists(mark)
+if forked:
+    open(mark, 'w').close()
+sys.exit(not again)
 '''
 
 
@@ -176,8 +183,11 @@ class Backend(DdprunCase):
     def test_a_restart_forks_from_a_process_that_has_imported_it(self):
         script = self.write('train.py', RESTARTED)
         job = self.succeed('--nproc-per-node=2', '--max-restarts=100', '--crash-loop=0', '--no-prefix',
-                           '--preload=torch,ddprun.torch', script, env={'PYTHON_EXEC': PYTHON})
-        self.assertEqual(job.out.count('forked 2.0\n'), 2, job.out)
+                           '--preload=torch,ddprun.torch', script, self.folder, env={'PYTHON_EXEC': PYTHON})
+        drawn = [line.split()[2:] for line in job.out.splitlines() if line.startswith('forked 2.0 ')]
+        self.assertEqual(len(drawn), 4, job.out)
+        for stream in zip(*drawn):  # they differ between ranks and between restarts
+            self.assertEqual(len(set(stream)), 4, job.out)
         self.assertIn('2 of 2 workers were forked from a process that has imported torch', job.err)
 
     def test_some_of_pytorchs_own_tests(self):

@@ -59,7 +59,7 @@ static void begin(const char *script)
     static char *envp[] = {NULL};
     const struct warm_hooks hooks = {NULL, on_say, on_settled};
     const struct warm_config config = {
-        .modules = "torch", .program = program, .argv = argv, .envp = envp};
+        .modules = "torch", .program = program, .argv = argv, .envp = envp, .own = "RANK,"};
     write_program(script);
     said[0] = '\0';
     settled = 0;
@@ -128,7 +128,8 @@ END_TEST
 
 START_TEST(it_gets_its_program_and_the_command_line)
 {
-    begin("head -c 5 <&3 | grep -q '^\"\"\"wa' && test \"$1 $2 $4 $5\" = '-u -c torch train.py' && "
+    begin("head -c 5 <&3 | grep -q '^\"\"\"wa' && test \"$(head -c 5 <&3)\" = RANK, && "
+          "test \"$1 $2 $4 $5\" = '-u -c torch train.py' && "
           "printf 'ready 1234 torch,numpy' >&3; exec sleep 600");
     ck_assert_int_eq(warm_process_socket(&warm), 0);
     await(WARM_READY);
@@ -189,8 +190,11 @@ START_TEST(a_program_that_cannot_be_started)
     write_program("");
     static char *argv[] = {program, (char *)(uintptr_t) "-u", (char *)(uintptr_t) "x.py", NULL};
     const struct warm_hooks hooks = {NULL, on_say, on_settled};
-    const struct warm_config config = {
-        .modules = "torch", .program = "/nowhere/python3", .argv = argv, .envp = argv + 3};
+    const struct warm_config config = {.modules = "torch",
+                                       .program = "/nowhere/python3",
+                                       .argv = argv,
+                                       .envp = argv + 3,
+                                       .own = ""};
     said[0] = '\0';
     settled = 0;
     ck_assert_int_eq(uv_loop_init(&loop), 0);

@@ -6,6 +6,7 @@
 #include "mem.h"
 #include "worker_env.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,6 +149,27 @@ START_TEST(every_variable_and_nothing_else)
     }
     ck_assert_uint_eq(entries(envp), EXPECTED);
     worker_env_free(envp);
+}
+END_TEST
+
+/* So that a module that is imported once for all workers sees what they see, or is refused. */
+START_TEST(every_variable_is_shared_or_a_worker_s_own)
+{
+    char **shared = NULL, name[64];
+    config.envp = (char *const *)(const void *)no_entries;
+    char *own = worker_env_own_names(&config);
+    ck_assert_ptr_nonnull(own);
+    ck_assert_int_eq(worker_env_make_shared(&config, &shared, NULL), DDP_OK);
+    for (size_t i = 0; i < EXPECTED; i++) {
+        const char *seen = value(shared, expected[i].name);
+        snprintf(name, sizeof name, ",%s,", expected[i].name);
+        bool is_own = strstr(own, name) != NULL || strncmp(own, name + 1, strlen(name + 1)) == 0;
+        ck_assert_msg(is_own == (seen == NULL), "%s", expected[i].name);
+        if (seen != NULL)
+            ck_assert_str_eq(seen, expected[i].value);
+    }
+    worker_env_free(shared);
+    ddpi_free(own);
 }
 END_TEST
 
@@ -484,18 +506,19 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("worker_env");
     TCase *tcase = tcase_create("worker_env");
-    ADD_TESTS(
-        tcase, every_variable_and_nothing_else, inherited_entries_are_replaced_once_and_others_stay,
-        open_mpi_has_a_library_and_a_number_for_each_generation,
-        nodes_of_different_sizes_have_no_ranks_across_them,
-        what_the_user_has_chosen_for_horovod_stays, the_rendezvous_of_an_outer_job_is_taken_away,
-        the_key_of_an_outer_job_is_taken_away, a_key_for_ranks_only_is_not_for_the_store,
-        a_seat_without_roles_or_address_falls_back, tls_is_said_where_it_is_asked_for,
-        threads_and_nccl_are_the_users_choice, no_error_file_is_an_empty_variable,
-        devices_are_inherited_unless_virtual, a_virtual_local_rank_sees_one_device,
-        amd_devices_follow_where_they_are_listed, a_device_that_is_not_there_is_refused,
-        without_memory_the_environment_is_an_error, known_names_are_replaced,
-        all_else_stays_as_it_is, two_dollars_are_one, without_memory_there_is_no_text);
+    ADD_TESTS(tcase, every_variable_and_nothing_else, every_variable_is_shared_or_a_worker_s_own,
+              inherited_entries_are_replaced_once_and_others_stay,
+              open_mpi_has_a_library_and_a_number_for_each_generation,
+              nodes_of_different_sizes_have_no_ranks_across_them,
+              what_the_user_has_chosen_for_horovod_stays,
+              the_rendezvous_of_an_outer_job_is_taken_away, the_key_of_an_outer_job_is_taken_away,
+              a_key_for_ranks_only_is_not_for_the_store, a_seat_without_roles_or_address_falls_back,
+              tls_is_said_where_it_is_asked_for, threads_and_nccl_are_the_users_choice,
+              no_error_file_is_an_empty_variable, devices_are_inherited_unless_virtual,
+              a_virtual_local_rank_sees_one_device, amd_devices_follow_where_they_are_listed,
+              a_device_that_is_not_there_is_refused, without_memory_the_environment_is_an_error,
+              known_names_are_replaced, all_else_stays_as_it_is, two_dollars_are_one,
+              without_memory_there_is_no_text);
     suite_add_tcase(suite, tcase);
     return suite;
 }
