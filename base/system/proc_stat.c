@@ -14,6 +14,7 @@ enum {
     /* Fields as proc(5) numbers them. */
     STATE_FIELD = 3,
     PARENT_FIELD = 4,
+    SESSION_FIELD = 6,
     FLAGS_FIELD = 9,
     THREADS_FIELD = 20,
     PROCESSOR_FIELD = 39,
@@ -30,6 +31,9 @@ static void note_field(struct ddpi_proc_stat *stat, int field, const char *text)
         break;
     case PARENT_FIELD:
         stat->parent = (pid_t)number;
+        break;
+    case SESSION_FIELD:
+        stat->session = (pid_t)number;
         break;
     case FLAGS_FIELD:
         stat->flags = number;

@@ -14,6 +14,7 @@ struct ddpi_proc_stat {
     char name[17]; /* cut at 16 characters; only kernel threads have longer names */
     char state;    /* 'R', 'S', 'Z', ...; see proc(5) */
     pid_t parent;
+    pid_t session;
     int64_t flags;     /* PF_* in the kernel */
     int64_t threads;   /* those that have not ended */
     int64_t processor; /* where it runs, or ran last */

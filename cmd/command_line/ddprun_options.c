@@ -305,6 +305,8 @@ static const struct option table[] = {
      "give workers this long to stop (after SIGTERM, or the signal that arrived) before killing "
      "them; seconds, or with a unit: 500ms, 2m",
      option_duration, FIELD(shutdown_timeout_ms), 0, 24 * HOURS_MS},
+    {"signal-scope", 0, "main|group", NULL, "main", RESTART,
+     "signal a worker's main program, or its group", option_choice, FIELD(signal_scope), 0, 0},
     {"failure-timeout", 0, "DURATION", NULL, "1s", RESTART,
      "give workers this long to stop after another worker failed or was lost", option_duration,
      FIELD(failure_timeout_ms), 0, 24 * HOURS_MS},
@@ -399,10 +401,8 @@ static const struct option table[] = {
     {"no-python", 0, NULL, "PET_NO_PYTHON", NULL, PROGRAM,
      "execute PROGRAM itself even if its name ends in .py", option_switch, FIELD(no_python), 0, 0},
     {"preload", 0, "MODULES", "DDPRUN_PRELOAD", NULL, PROGRAM,
-     "keep an idle process that has imported these Python modules, such as torch,numpy, and fork "
-     "the "
-     "workers of a script from it after a restart; auto: the installed packages that the script "
-     "imports",
+     "keep an idle process that has imported these Python modules (torch,numpy), and fork the "
+     "workers of a script from it after a restart; auto: the installed packages that it imports",
      parse_preload, FIELD(preload), 0, 0},
     {"virtual-local-rank", 0, NULL, "PET_VIRTUAL_LOCAL_RANK", NULL, PROGRAM,
      "set LOCAL_RANK=0 in every worker, and CUDA_VISIBLE_DEVICES to its own GPU", option_switch,
@@ -482,6 +482,7 @@ void ddprun_options_init(struct ddprun_options *options)
         .crash_loop = 5,
         .completion = COMPLETION_NONE,
         .numa_binding = BINDING_NONE,
+        .signal_scope = SIGNAL_MAIN,
         .flight_records = DDPI_FLIGHT_RECORDS_DEFAULT,
         .shutdown_timeout_ms = 30000,
         .failure_timeout_ms = 1000,

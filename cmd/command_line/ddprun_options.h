@@ -98,6 +98,7 @@ struct ddprun_options {
     bool no_pty;
     bool virtual_local_rank;
     enum binding_mode numa_binding;
+    enum signal_scope signal_scope;
     uint32_t start_method; /* accepted: nothing depends on it */
     /* Many hosts, started from this one. */
     const char *hosts;     /* "a:4,b:4"; NULL or "": none */

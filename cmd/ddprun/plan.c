@@ -412,6 +412,7 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->node_check_timeout_ms = options->node_check_timeout_ms;
     agent->shutdown_timeout_ms = options->shutdown_timeout_ms;
     agent->failure_timeout_ms = options->failure_timeout_ms;
+    agent->signal_scope = options->signal_scope;
     agent->gpu_memory_timeout_ms = options->gpu_memory_timeout_ms;
     agent->virtual_local_rank = options->virtual_local_rank;
     agent->tls = options->tls;

@@ -25,6 +25,11 @@ static void on_unwatched(struct worker_proc *worker)
     agent_advance(worker->data);
 }
 
+static void on_main_over(struct worker_proc *worker)
+{
+    agent_advance(worker->data);
+}
+
 static void on_settled(void *ctx)
 {
     agent_advance(ctx);
@@ -118,6 +123,7 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
     for (uint32_t i = 0; i < config->nproc; i++) {
         worker_proc_init(&agent->workers[i], i);
         agent->workers[i].exit_ready = on_exit_ready;
+        agent->workers[i].main_over = on_main_over;
         agent->workers[i].unwatched = on_unwatched;
         agent->workers[i].data = agent;
     }

@@ -4,19 +4,23 @@
  * generation runs: membership.h does.
  *
  *     IDLE --agent_run--> STARTING --all run--> RUNNING --agent_stop--> STOPPING (grace period)
- *      ^                     | |                   |                       ^ | exited, grace over
- *      |                     | +--agent_stop-------(-----------------------+ |
- *      |                     |                     +--all exited             |
- *      |                     +--one cannot start---+--> SWEEPING <-----------+
- *      |                                                   | no process is left below the agent
- *      +--pipes empty, report written-- DRAINING <---------+
+ *      ^                     | |                   |                       ^ |  |
+ *      |                     | +--agent_stop-------(-----------------------+ |  |
+ *      |                     |                     | all exited             |  | main programs
+ *      |                     |                     +--> SETTLING <----------(--+ ended
+ *      |                     |        nothing left, or |                    | grace over
+ *      |                     |               time over v                    |
+ *      |                     +--one cannot start--> SWEEPING <--------------+
+ *      |                                               | no process is left below the agent
+ *      +--pipes empty, report written-- DRAINING <-----+
  *
  *     IDLE --agent_check--> CHECKING --its command has ended--> CLEARING --nothing is left--> IDLE
  *     IDLE --agent_end--> FLUSHING --output written--> DONE
  *
- * In SWEEPING and CLEARING the agent kills every process below it, orphans of workers included. A
- * generation is over only when none of its processes runs and, where GPUs are watched, their memory
- * is free again.
+ * In SETTLING the processes that the workers have left may clean up; after a failure or an order
+ * they are asked to end. In SWEEPING and CLEARING the agent kills every process below it, orphans
+ * of workers included. A generation is over only when none of its processes runs and, where GPUs
+ * are watched, their memory is free again.
  */
 #ifndef DAEMON_AGENT_H
 #define DAEMON_AGENT_H

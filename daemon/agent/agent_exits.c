@@ -85,7 +85,7 @@ void agent_on_mpi_abort(void *ctx, uint32_t local_rank, int exit_code)
     logmux_say(&agent->mux, "rank %u has called MPI_Abort with exit code %d", worker->rank,
                exit_code);
     worker->aborts_with = (exit_code & 0xff) != 0 ? exit_code & 0xff : 1;
-    worker_proc_forward(worker, SIGKILL);
+    worker_proc_signal(worker, SIGKILL, SIGNAL_GROUP);
 }
 
 /* If the process is failing right now, that is the cause, and not the missing rank. */

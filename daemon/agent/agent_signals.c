@@ -90,9 +90,10 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
     static void (*const actions[])(struct agent * agent, int sig) = {
         [AGENT_IDLE] = leave_now,         [AGENT_STARTING] = stop_workers,
         [AGENT_RUNNING] = stop_workers,   [AGENT_STOPPING] = hurry_workers,
-        [AGENT_SWEEPING] = leave_now,     [AGENT_DRAINING] = stop_draining,
-        [AGENT_CHECKING] = leave_now,     [AGENT_CLEARING] = leave_now,
-        [AGENT_FLUSHING] = stop_flushing, [AGENT_DONE] = leave_now, /* other nodes may need us */
+        [AGENT_SETTLING] = leave_now,     [AGENT_SWEEPING] = leave_now,
+        [AGENT_DRAINING] = stop_draining, [AGENT_CHECKING] = leave_now,
+        [AGENT_CLEARING] = leave_now,     [AGENT_FLUSHING] = stop_flushing,
+        [AGENT_DONE] = leave_now, /* other nodes may need us */
     };
     struct agent *agent = handle->data;
     if (!is_same_request(agent))
@@ -101,10 +102,12 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
 
 /* ---- signals for the workers ---------------------------------------------------------------- */
 
+/* The kernel tells everybody at a terminal that its size has changed. */
 static void signal_workers(struct agent *agent, int sig)
 {
+    enum signal_scope scope = sig == SIGWINCH ? SIGNAL_GROUP : agent->config->signal_scope;
     for (uint32_t i = 0; i < agent->config->nproc; i++)
-        worker_proc_forward(&agent->workers[i], sig);
+        worker_proc_signal(&agent->workers[i], sig, scope);
 }
 
 /* A worker that is being started cannot be signalled yet. */

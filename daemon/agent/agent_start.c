@@ -45,9 +45,9 @@ void agent_on_worker_started(void *ctx, struct worker_proc *worker)
     struct agent *agent = ctx;
     agent->alive++;
     if (agent->sm.state == AGENT_STOPPING)
-        worker_proc_stop(worker, agent_stop_signal(agent));
+        worker_proc_stop(worker, agent_stop_signal(agent), agent->config->signal_scope);
     else if (agent->sm.state == AGENT_SWEEPING)
-        worker_proc_stop(worker, SIGKILL);
+        worker_proc_stop(worker, SIGKILL, SIGNAL_GROUP);
 }
 
 static void watch_gpus(struct agent *agent)

@@ -16,19 +16,21 @@
 #include "watchdog.h"
 #include "worker_starter.h"
 
-#define AGENT_STATES(X)                                                                       \
-    X(AGENT, IDLE,                                                                            \
-      DDPI_SM_TO(AGENT_STARTING) | DDPI_SM_TO(AGENT_CHECKING) | DDPI_SM_TO(AGENT_FLUSHING),   \
-      DDPI_SM_INITIAL)                                                                        \
-    X(AGENT, STARTING,                                                                        \
-      DDPI_SM_TO(AGENT_RUNNING) | DDPI_SM_TO(AGENT_STOPPING) | DDPI_SM_TO(AGENT_SWEEPING), 0) \
-    X(AGENT, RUNNING, DDPI_SM_TO(AGENT_STOPPING) | DDPI_SM_TO(AGENT_SWEEPING), 0)             \
-    X(AGENT, STOPPING, DDPI_SM_TO(AGENT_SWEEPING), 0)                                         \
-    X(AGENT, SWEEPING, DDPI_SM_TO(AGENT_DRAINING), 0)                                         \
-    X(AGENT, DRAINING, DDPI_SM_TO(AGENT_IDLE), 0)                                             \
-    X(AGENT, CHECKING, DDPI_SM_TO(AGENT_CLEARING), 0)                                         \
-    X(AGENT, CLEARING, DDPI_SM_TO(AGENT_IDLE), 0)                                             \
-    X(AGENT, FLUSHING, DDPI_SM_TO(AGENT_DONE), 0)                                             \
+#define AGENT_STATES(X)                                                                        \
+    X(AGENT, IDLE,                                                                             \
+      DDPI_SM_TO(AGENT_STARTING) | DDPI_SM_TO(AGENT_CHECKING) | DDPI_SM_TO(AGENT_FLUSHING),    \
+      DDPI_SM_INITIAL)                                                                         \
+    X(AGENT, STARTING,                                                                         \
+      DDPI_SM_TO(AGENT_RUNNING) | DDPI_SM_TO(AGENT_STOPPING) | DDPI_SM_TO(AGENT_SWEEPING), 0)  \
+    X(AGENT, RUNNING,                                                                          \
+      DDPI_SM_TO(AGENT_STOPPING) | DDPI_SM_TO(AGENT_SETTLING) | DDPI_SM_TO(AGENT_SWEEPING), 0) \
+    X(AGENT, STOPPING, DDPI_SM_TO(AGENT_SETTLING) | DDPI_SM_TO(AGENT_SWEEPING), 0)             \
+    X(AGENT, SETTLING, DDPI_SM_TO(AGENT_SWEEPING), 0)                                          \
+    X(AGENT, SWEEPING, DDPI_SM_TO(AGENT_DRAINING), 0)                                          \
+    X(AGENT, DRAINING, DDPI_SM_TO(AGENT_IDLE), 0)                                              \
+    X(AGENT, CHECKING, DDPI_SM_TO(AGENT_CLEARING), 0)                                          \
+    X(AGENT, CLEARING, DDPI_SM_TO(AGENT_IDLE), 0)                                              \
+    X(AGENT, FLUSHING, DDPI_SM_TO(AGENT_DONE), 0)                                              \
     X(AGENT, DONE, 0, DDPI_SM_FINAL)
 
 DDPI_SM_DECLARE(agent, AGENT_STATES);
@@ -97,7 +99,7 @@ struct agent {
     uv_poll_t guard;
     bool guard_open;
     pid_t *pids;      /* of the workers by local rank, for @gpus */
-    uv_timer_t timer; /* STOPPING: grace; SWEEPING, CLEARING: next look; DRAINING: limit */
+    uv_timer_t timer; /* STOPPING: grace; SWEEPING, CLEARING: next look; else: limit */
     uint64_t sweep_deadline_ms;
     int exit_code; /* of FLUSHING and DONE */
 };

@@ -1,8 +1,9 @@
 /*
  * agent_stop.c - see agent_stop.h. agent_stop() asks the workers to stop and gives them a grace
- * period. SWEEPING kills what is left. DRAINING reads what the workers left in their pipes, writes
- * the report, and does not wait for a slow reader of our own output: the other nodes wait for us.
- * FLUSHING waits for that reader.
+ * period, which lasts as long as their main programs. SETTLING asks their helpers to end, some of
+ * which clean up. SWEEPING kills what is left. DRAINING reads what the workers left in their pipes,
+ * writes the report, and does not wait for a slow reader of our own output: the other nodes wait
+ * for us. FLUSHING waits for that reader.
  */
 #include "agent_stop.h"
 
@@ -14,19 +15,34 @@
 #include "outcome.h"
 #include "reap.h"
 
+#include <stdio.h>
+
 enum {
+    SETTLE_MS = 500,       /* for helpers to clean up when their main program has ended */
     SWEEP_AGAIN_MS = 5,    /* a child may have been missed while others were exiting */
     SWEEP_LIMIT_MS = 5000, /* what survives SIGKILL for this long is stuck in the kernel */
     DRAIN_LIMIT_MS = 2000, /* for a pipe that a process outside the job holds open */
+    FLUSH_LEAST_MS = 2000, /* after a signal, for a reader of our output */
+    FLUSH_SAY_MS = 60000,
 };
 
 /* ---- STOPPING ------------------------------------------------------------------------------- */
 
 static void sweep_now(struct agent *agent);
+static void enter_settling(struct agent *agent);
+
+static void ask_workers(struct agent *agent, int sig)
+{
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        worker_proc_stop(&agent->workers[i], sig, agent->config->signal_scope);
+}
 
 static void on_grace_over(uv_timer_t *timer)
 {
-    sweep_now(timer->data);
+    struct agent *agent = timer->data;
+    ask_workers(agent, SIGKILL);
+    enter_settling(agent);
+    agent_advance(agent);
 }
 
 int agent_stop_signal(const struct agent *agent)
@@ -37,8 +53,7 @@ int agent_stop_signal(const struct agent *agent)
 static void enter_stopping(struct agent *agent, uint64_t grace_ms)
 {
     ddpi_sm_move(&agent->sm, AGENT_STOPPING);
-    for (uint32_t i = 0; i < agent->config->nproc; i++)
-        worker_proc_stop(&agent->workers[i], agent_stop_signal(agent));
+    ask_workers(agent, agent_stop_signal(agent));
     uv_timer_start(&agent->timer, on_grace_over, grace_ms, 0);
     agent->hooks.changed(agent->hooks.ctx);
 }
@@ -68,6 +83,8 @@ void agent_stop(struct agent *agent, enum member_stop how)
         enter_stopping(agent, grace_ms);
     else if (agent->sm.state == AGENT_STOPPING && how != MEMBER_STOP_KILL)
         shorten_grace(agent, grace_ms);
+    else if (agent->sm.state == AGENT_SETTLING && how != MEMBER_STOP_KILL)
+        return; /* all end already */
     else if (ddpi_sm_allowed(&agent->sm, AGENT_SWEEPING))
         sweep_now(agent);
 }
@@ -78,7 +95,7 @@ void agent_kill_everything(struct agent *agent)
 {
     cgroup_kill(agent->config->cgroup);
     for (uint32_t i = 0; i < agent->config->nproc; i++)
-        worker_proc_stop(&agent->workers[i], SIGKILL);
+        worker_proc_stop(&agent->workers[i], SIGKILL, SIGNAL_GROUP);
     reap_kill_children(warm_process_pid(&agent->warm));
 }
 
@@ -125,9 +142,84 @@ void agent_abort_start(struct agent *agent)
     sweep_now(agent);
 }
 
-static bool sweep_when_all_exited(struct agent *agent)
+/* ---- SETTLING ------------------------------------------------------------------------------- */
+
+static bool is_helper(void *ctx, const struct ddpi_proc_stat *stat)
 {
-    if (!all_exited(agent))
+    const struct agent *agent = ctx;
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        if (stat->session == agent->workers[i].pid && !agent->workers[i].main_ended)
+            return true;
+    return false;
+}
+
+struct left_over {
+    char names[512];
+    size_t len; /* of the names that fit */
+    unsigned count;
+};
+
+static void note_left_over(void *ctx, pid_t pid, char state, const char *name)
+{
+    struct left_over *left = ctx;
+    if (state == 'Z')
+        return;
+    int len = snprintf(left->names + left->len, sizeof left->names - left->len, "%s%s (pid %d)",
+                       left->count > 0 ? ", " : "", name, (int)pid);
+    left->count++;
+    if (left->len + (size_t)len < sizeof left->names)
+        left->len += (size_t)len;
+    left->names[left->len] = '\0';
+}
+
+/* At a good end nobody has asked for it. */
+static void say_what_is_killed(struct agent *agent)
+{
+    struct left_over left = {.count = 0};
+    reap_each_child(warm_process_pid(&agent->warm), note_left_over, &left);
+    if (left.count > 0)
+        logmux_say(&agent->mux,
+                   "processes that the workers have left running are killed, %u in all: %s; a "
+                   "worker that waits for them before it ends keeps them",
+                   left.count, left.names);
+}
+
+static void on_settle_over(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+    if (agent->cause == AGENT_CAUSE_NONE)
+        say_what_is_killed(agent);
+    sweep_now(agent);
+}
+
+static bool main_programs_ended(const struct agent *agent)
+{
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        if (worker_proc_alive(&agent->workers[i]) && !agent->workers[i].main_ended)
+            return false;
+    return !worker_starter_busy(&agent->starter);
+}
+
+/* At a good end what is left may be work that the workers have started; it has its time. */
+static void enter_settling(struct agent *agent)
+{
+    ddpi_sm_move(&agent->sm, AGENT_SETTLING);
+    if (agent->cause != AGENT_CAUSE_NONE)
+        reap_signal_below(SIGTERM, is_helper, agent);
+    uv_timer_start(&agent->timer, on_settle_over, SETTLE_MS, 0);
+}
+
+static bool settle_when_main_programs_ended(struct agent *agent)
+{
+    if (!main_programs_ended(agent))
+        return false;
+    enter_settling(agent);
+    return true;
+}
+
+static bool sweep_when_settled(struct agent *agent)
+{
+    if (agent_collect_children(agent))
         return false;
     enter_sweeping(agent);
     return true;
@@ -170,7 +262,7 @@ static bool drain_when_swept(struct agent *agent)
 static bool watches_closed(const struct agent *agent)
 {
     for (uint32_t i = 0; i < agent->config->nproc; i++)
-        if (agent->workers[i].watched && !worker_proc_alive(&agent->workers[i]))
+        if (worker_proc_watched(&agent->workers[i]) && !worker_proc_alive(&agent->workers[i]))
             return false;
     return true;
 }
@@ -203,11 +295,39 @@ void agent_drop_output(struct agent *agent)
     }
 }
 
-/* A slow reader of our output gets everything, unless a signal ends the wait. */
+static void on_flush_over(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+    agent_drop_output(agent);
+    agent_advance(agent);
+}
+
+static void on_flush_slow(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+    logmux_say(&agent->mux,
+               "the job has ended; ddprun waits until somebody reads the rest of its output; a "
+               "signal ends the wait");
+}
+
+/* A slow reader of our output gets everything, unless a signal ends the wait: one that comes now,
+ * or the one that has ended the job. */
+static void enter_flushing(struct agent *agent)
+{
+    uint64_t limit_ms = agent->config->shutdown_timeout_ms;
+    ddpi_sm_move(&agent->sm, AGENT_FLUSHING);
+    if (agent->signal == 0)
+        uv_timer_start(&agent->timer, on_flush_slow, FLUSH_SAY_MS, 0);
+    else
+        uv_timer_start(&agent->timer, on_flush_over,
+                       limit_ms > FLUSH_LEAST_MS ? limit_ms : FLUSH_LEAST_MS, 0);
+}
+
 static bool done_when_flushed(struct agent *agent)
 {
     if (!logmux_flushed(&agent->mux))
         return false;
+    uv_timer_stop(&agent->timer);
     ddpi_sm_move(&agent->sm, AGENT_DONE);
     agent->hooks.done(agent->hooks.ctx, agent->exit_code);
     return true;
@@ -219,7 +339,7 @@ void agent_end(struct agent *agent, int exit_code)
     warm_process_end(&agent->warm);
     if (exit_code != 0)
         outcome_pass_on(agent);
-    ddpi_sm_move(&agent->sm, AGENT_FLUSHING);
+    enter_flushing(agent);
     agent_advance(agent);
 }
 
@@ -229,10 +349,15 @@ void agent_advance(struct agent *agent)
 {
     /* The step out of each state, taken as soon as its condition holds. */
     static bool (*const steps[])(struct agent *) = {
-        [AGENT_RUNNING] = sweep_when_all_exited,     [AGENT_STOPPING] = sweep_when_all_exited,
-        [AGENT_SWEEPING] = drain_when_swept,         [AGENT_DRAINING] = finish_when_drained,
-        [AGENT_CHECKING] = agent_clear_when_checked, [AGENT_CLEARING] = agent_finish_check,
-        [AGENT_FLUSHING] = done_when_flushed,        [AGENT_DONE] = NULL,
+        [AGENT_RUNNING] = settle_when_main_programs_ended,
+        [AGENT_STOPPING] = settle_when_main_programs_ended,
+        [AGENT_SETTLING] = sweep_when_settled,
+        [AGENT_SWEEPING] = drain_when_swept,
+        [AGENT_DRAINING] = finish_when_drained,
+        [AGENT_CHECKING] = agent_clear_when_checked,
+        [AGENT_CLEARING] = agent_finish_check,
+        [AGENT_FLUSHING] = done_when_flushed,
+        [AGENT_DONE] = NULL,
     };
     while (steps[agent->sm.state] != NULL && steps[agent->sm.state](agent))
         ;

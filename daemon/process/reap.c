@@ -5,7 +5,6 @@
 #include "reap.h"
 
 #include "clock.h"
-#include "proc_stat.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -19,6 +18,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+enum { DEPTH_MAX = 64 };
 
 typedef void (*visit_pid)(void *ctx, pid_t pid);
 
@@ -191,13 +192,78 @@ bool reap_has_child_besides(pid_t spared)
     return visit.count > 0;
 }
 
+struct only_visit {
+    pid_t child;
+    unsigned alive;
+};
+
+static void note_alive(void *arg, pid_t pid)
+{
+    struct only_visit *only = arg;
+    struct ddpi_proc_stat stat;
+    if (ddpi_proc_stat_read(pid, &stat) && !is_dead(&stat)) {
+        only->child = pid;
+        only->alive++;
+    }
+}
+
+bool reap_only_child_of(pid_t parent, pid_t *ret)
+{
+    struct only_visit only = {0, 0};
+    visit_children_of(parent, note_alive, &only);
+    *ret = only.child;
+    return only.alive == 1;
+}
+
+struct signal_visit {
+    int sig;
+    bool (*is_meant)(void *ctx, const struct ddpi_proc_stat *stat);
+    void *ctx;
+    pid_t parent;
+    int depth;
+};
+
+static void send_to(int pidfd, pid_t pid, int sig)
+{
+    if (pidfd >= 0)
+        syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
+    else
+        kill(pid, sig);
+}
+
+/* It may be no child of ours, so its pid may be reused at any time. Where the kernel has pidfds,
+ * open one first and check the parent then. */
+static void signal_if_meant(void *arg, pid_t pid)
+{
+    const struct signal_visit *visit = arg;
+    struct ddpi_proc_stat stat;
+    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+    bool known = ddpi_proc_stat_read(pid, &stat) && stat.parent == visit->parent;
+    if (known && visit->is_meant(visit->ctx, &stat))
+        send_to(pidfd, pid, visit->sig);
+    if (pidfd >= 0)
+        close(pidfd);
+    if (!known || visit->depth == DEPTH_MAX)
+        return;
+    struct signal_visit below = *visit;
+    below.parent = pid;
+    below.depth++;
+    visit_children_of(pid, signal_if_meant, &below);
+}
+
+void reap_signal_below(int sig, bool (*is_meant)(void *ctx, const struct ddpi_proc_stat *stat),
+                       void *ctx)
+{
+    struct signal_visit visit = {sig, is_meant, ctx, getpid(), 1};
+    visit_children(signal_if_meant, &visit);
+}
+
 struct kill_visit {
     pid_t parent;
     size_t alive;
 };
 
-/* It is not our child, so its pid may be reused at any time. Where the kernel has pidfds, open one
- * first and check the parent then. */
+/* As above. */
 static void kill_if_alive(void *arg, pid_t pid)
 {
     struct kill_visit *visit = arg;
@@ -205,10 +271,7 @@ static void kill_if_alive(void *arg, pid_t pid)
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (ddpi_proc_stat_read(pid, &stat) && stat.parent == visit->parent && !is_dead(&stat)) {
         visit->alive++;
-        if (pidfd >= 0)
-            syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
-        else
-            kill(pid, SIGKILL);
+        send_to(pidfd, pid, SIGKILL);
     }
     if (pidfd >= 0)
         close(pidfd);

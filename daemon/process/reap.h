@@ -9,6 +9,8 @@
 #ifndef DAEMON_REAP_H
 #define DAEMON_REAP_H
 
+#include "proc_stat.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,6 +41,14 @@ bool reap_has_child_besides(pid_t spared);
 /* SIGKILL every living direct child of @parent, another process. Returns how many. Allocates
  * nothing. */
 size_t reap_kill_children_of(pid_t parent);
+
+/* Whether @parent, another process, has one living child and no other; *@ret is it then. */
+bool reap_only_child_of(pid_t parent, pid_t *ret);
+
+/* Send @sig to every process below this one for which @is_meant is true, at most 64
+ * levels deep. Allocates nothing. */
+void reap_signal_below(int sig, bool (*is_meant)(void *ctx, const struct ddpi_proc_stat *stat),
+                       void *ctx);
 
 /* Visit each direct child but @spared, which may be 0: pid, one-letter state ('D' = stuck in the
  * kernel) and name. */

@@ -5,6 +5,8 @@
 #ifndef DAEMON_AGENT_CONFIG_H
 #define DAEMON_AGENT_CONFIG_H
 
+#include "main_program.h"
+
 #include <ddprun/status.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -89,6 +91,7 @@ struct agent_config {
     uint64_t failure_timeout_ms;         /* the same, after a failure */
     uint64_t gpu_memory_timeout_ms;      /* for GPU memory to be freed before a restart */
     const struct agent_streams *streams; /* by local rank */
+    enum signal_scope signal_scope;      /* of signals that stop workers or are forwarded */
     bool virtual_local_rank;
     bool pty;                    /* workers write to terminals, not to pipes */
     const struct rlimit *nofile; /* the workers' limit on open files; NULL: the agent's */

@@ -1,14 +1,16 @@
 /*
- * worker_proc.c - one worker process. Owns its pidfd, its streams and its paths. Does not decide
+ * worker_proc.c - one worker process. Owns its pidfds, its streams and its paths. Does not decide
  * what an exit means for the other workers: the agent does.
  */
 #include "worker_proc.h"
 
 #include "error.h"
 #include "failpoint.h"
+#include "main_program.h"
 #include "mem.h"
 
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,11 +18,58 @@ DDPI_SM_DEFINE(worker, WORKER_STATES);
 
 void worker_proc_init(struct worker_proc *worker, uint32_t local_rank)
 {
-    *worker = (struct worker_proc){.local_rank = local_rank, .pidfd = -1};
+    *worker =
+        (struct worker_proc){.local_rank = local_rank, .exit_watch.fd = -1, .main_watch.fd = -1};
     ddpi_sm_init(&worker->sm, &worker_sm);
 }
 
-static void on_pidfd(uv_poll_t *poll, int status, int events)
+/* ---- watches of processes -------------------------------------------------------------------- */
+
+bool worker_proc_watched(const struct worker_proc *worker)
+{
+    return worker->exit_watch.open || worker->main_watch.open;
+}
+
+static void close_pidfd(struct worker_watch *watch)
+{
+    if (watch->fd >= 0)
+        close(watch->fd);
+    watch->fd = -1;
+}
+
+static void on_watch_closed(uv_handle_t *handle)
+{
+    struct worker_proc *worker = handle->data;
+    struct worker_watch *watch = handle == (uv_handle_t *)&worker->exit_watch.poll
+                                     ? &worker->exit_watch
+                                     : &worker->main_watch;
+    close_pidfd(watch);
+    watch->open = false;
+    if (!worker_proc_watched(worker) && worker->exit_watch.fd < 0)
+        worker->unwatched(worker);
+}
+
+static void end_watch(struct worker_watch *watch)
+{
+    if (!watch->open)
+        close_pidfd(watch);
+    else if (!uv_is_closing((uv_handle_t *)&watch->poll))
+        uv_close((uv_handle_t *)&watch->poll, on_watch_closed);
+}
+
+/* @callback is called when the process of watch->fd has ended. Returns 0 or an error of libuv. */
+static int begin_watch(struct worker_proc *worker, struct worker_watch *watch, uv_loop_t *loop,
+                       uv_poll_cb callback)
+{
+    int uv_status = uv_poll_init(loop, &watch->poll, watch->fd);
+    if (uv_status != 0)
+        return uv_status;
+    watch->open = true;
+    watch->poll.data = worker;
+    return uv_poll_start(&watch->poll, UV_READABLE, callback);
+}
+
+static void on_exit_ready(uv_poll_t *poll, int status, int events)
 {
     (void)status;
     (void)events;
@@ -34,61 +83,97 @@ ddp_status worker_proc_started(struct worker_proc *worker, uv_loop_t *loop,
 {
     worker->aborts_with = 0;
     worker->pid = child->pid;
-    worker->pidfd = child->pidfd;
-    worker->dying = false;
+    worker->exit_watch.fd = child->pidfd;
+    worker->dying = worker->main_ended = false;
     worker->started_us = now_us;
     ddpi_sm_move(&worker->sm, WORKER_RUNNING);
     int uv_status = -DDPI_FAILPOINT("worker.watch"); /* with a running process */
     if (uv_status == 0)
-        uv_status = uv_poll_init(loop, &worker->exit_watch, worker->pidfd);
+        uv_status = begin_watch(worker, &worker->exit_watch, loop, on_exit_ready);
     if (uv_status != 0)
         return ddpi_error_sys(err, -uv_status, "cannot watch worker %u (pid %d)",
                               worker->local_rank, (int)worker->pid);
-    worker->watched = true;
-    worker->exit_watch.data = worker;
-    uv_poll_start(&worker->exit_watch, UV_READABLE, on_pidfd);
     return DDP_OK;
 }
 
-void worker_proc_forward(const struct worker_proc *worker, int sig)
+/* ---- signals --------------------------------------------------------------------------------- */
+
+/* Returns a pidfd of the main program, which has got @sig; -1: that is the worker's own process.
+ * The worker is not reaped yet, so its pid and its group cannot have been reused; the pid of
+ * another process can be, until there is a pidfd. */
+static int signal_main_program(const struct worker_proc *worker, int sig)
 {
-    /* The worker is not reaped yet, so its pid and its group cannot have been reused. */
-    if (worker_proc_alive(worker))
-        kill(-worker->pid, sig);
+    pid_t pid = main_program_of(worker->pid, sig);
+    int pidfd = pid != worker->pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    if (pidfd >= 0 && main_program_of(worker->pid, sig) == pid) {
+        syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
+        return pidfd;
+    }
+    if (pidfd >= 0)
+        close(pidfd);
+    kill(worker->pid, sig);
+    return -1;
 }
 
-void worker_proc_stop(struct worker_proc *worker, int sig)
+void worker_proc_signal(const struct worker_proc *worker, int sig, enum signal_scope scope)
+{
+    if (!worker_proc_alive(worker))
+        return;
+    if (scope == SIGNAL_GROUP) {
+        kill(-worker->pid, sig);
+        return;
+    }
+    int pidfd = signal_main_program(worker, sig);
+    if (pidfd >= 0)
+        close(pidfd);
+}
+
+/* A shell that has waited for it must not go on with its script. */
+static void on_main_end(uv_poll_t *poll, int status, int events)
+{
+    (void)status;
+    (void)events;
+    struct worker_proc *worker = poll->data;
+    end_watch(&worker->main_watch);
+    worker->main_ended = true;
+    worker_proc_signal(worker, SIGTERM, SIGNAL_GROUP);
+    worker->main_over(worker);
+}
+
+static void stop_main_program(struct worker_proc *worker, int sig)
+{
+    int pidfd = signal_main_program(worker, sig);
+    if (pidfd < 0)
+        return;
+    if (worker->main_watch.fd >= 0 || !worker->exit_watch.open) {
+        close(pidfd);
+        return;
+    }
+    worker->main_watch.fd = pidfd;
+    if (begin_watch(worker, &worker->main_watch, worker->exit_watch.poll.loop, on_main_end) != 0)
+        end_watch(&worker->main_watch); /* the worker ends by itself, or when its time is over */
+}
+
+void worker_proc_stop(struct worker_proc *worker, int sig, enum signal_scope scope)
 {
     unsigned to = sig == SIGKILL ? WORKER_KILLING : WORKER_STOPPING;
     if (!worker_proc_alive(worker))
         return;
-    worker_proc_forward(worker, sig);
+    if (scope == SIGNAL_MAIN)
+        stop_main_program(worker, sig);
+    else
+        worker_proc_signal(worker, sig, SIGNAL_GROUP);
     if (!worker->dying && ddpi_sm_allowed(&worker->sm, to))
         ddpi_sm_move(&worker->sm, to);
 }
 
-static void close_pidfd(struct worker_proc *worker)
-{
-    if (worker->pidfd >= 0)
-        close(worker->pidfd);
-    worker->pidfd = -1;
-}
-
-static void on_watch_closed(uv_handle_t *handle)
-{
-    struct worker_proc *worker = handle->data;
-    close_pidfd(worker);
-    worker->watched = false;
-    worker->unwatched(worker);
-}
-
 void worker_proc_unwatch(struct worker_proc *worker)
 {
-    if (!worker->watched)
-        close_pidfd(worker);
-    else if (!uv_is_closing((uv_handle_t *)&worker->exit_watch))
-        uv_close((uv_handle_t *)&worker->exit_watch, on_watch_closed);
+    end_watch(&worker->main_watch);
+    end_watch(&worker->exit_watch);
 }
+
+/* ---- state ----------------------------------------------------------------------------------- */
 
 void worker_proc_exited(struct worker_proc *worker, int wait_status, uint64_t now_us)
 {

@@ -13,6 +13,7 @@
 #define DAEMON_WORKER_PROC_H
 
 #include "logmux.h"
+#include "main_program.h"
 #include "sm.h"
 #include "spawn.h"
 #include "worker_status.h"
@@ -27,6 +28,12 @@
 
 DDPI_SM_DECLARE(worker, WORKER_STATES);
 
+struct worker_watch {
+    uv_poll_t poll; /* of @fd */
+    int fd;         /* a pidfd; -1: none */
+    bool open;
+};
+
 struct worker_proc {
     struct ddpi_sm sm;
     uint32_t local_rank;
@@ -40,13 +47,15 @@ struct worker_proc {
     uint64_t ended_us;
     struct logmux_stream streams[2];
     char *prefix;
-    char *error_file;   /* "": none; never NULL once started */
-    char *log_files[2]; /* of stdout and stderr; NULL: none */
-    uv_poll_t exit_watch;
-    int pidfd;
-    bool watched;
+    char *error_file;               /* "": none; never NULL once started */
+    char *log_files[2];             /* of stdout and stderr; NULL: none */
+    struct worker_watch exit_watch; /* of the process */
+    struct worker_watch
+        main_watch;  /* of its main program, if that is another one, while it stops */
+    bool main_ended; /* the main program has ended, and the rest was told to end */
     void (*exit_ready)(struct worker_proc *worker); /* waitpid() will succeed */
-    void (*unwatched)(struct worker_proc *worker);  /* the handle is closed: reset is allowed */
+    void (*main_over)(struct worker_proc *worker);  /* @main_ended has become true */
+    void (*unwatched)(struct worker_proc *worker);  /* the handles are closed: reset is allowed */
     void *data;                                     /* the owner's */
 };
 
@@ -58,18 +67,22 @@ DDP_MUST_CHECK ddp_status worker_proc_started(struct worker_proc *worker, uv_loo
                                               const struct spawn_child *child, uint64_t now_us,
                                               struct ddp_error *err);
 
-/* Send @sig to the worker's process group if it runs. stop() moves it to STOPPING, or to KILLING
- * for SIGKILL; forward() leaves the state as it is. */
-void worker_proc_stop(struct worker_proc *worker, int sig);
-void worker_proc_forward(const struct worker_proc *worker, int sig);
+/* Send @sig to the worker if it runs. stop() moves it to STOPPING, or to KILLING for SIGKILL, and
+ * sends SIGTERM to the group when the main program has ended; signal() leaves the state as it is.
+ */
+void worker_proc_stop(struct worker_proc *worker, int sig, enum signal_scope scope);
+void worker_proc_signal(const struct worker_proc *worker, int sig, enum signal_scope scope);
 
 /* waitpid() has returned @wait_status. */
 void worker_proc_exited(struct worker_proc *worker, int wait_status, uint64_t now_us);
 
-/* Close the handle of a worker that cannot be waited for. worker_proc_exited() does it too. */
+/* Close the handles of a worker that cannot be waited for. worker_proc_exited() does it too. */
 void worker_proc_unwatch(struct worker_proc *worker);
 
 bool worker_proc_alive(const struct worker_proc *worker);
+
+/* A handle is not closed yet. */
+bool worker_proc_watched(const struct worker_proc *worker);
 
 /* It has ended, and not with exit code 0. */
 bool worker_proc_failed(const struct worker_proc *worker);

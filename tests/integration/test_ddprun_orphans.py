@@ -73,6 +73,31 @@ class Orphans(DdprunCase):
             self.assertEqual(job.wait(), code, job.err)
             self.assertEqual(job.running(), [])
 
+    def test_what_is_left_at_a_good_end_is_named(self):
+        for code in (0, 3):
+            job = self.start('--nproc-per-node=2', 'sh', '-c', f'there=$(setsid sh -c "sleep 1000 >/dev/null & echo"); exit {code}')
+            self.assertEqual(job.wait(), code, job.err)
+            self.assertEqual(job.running(), [])
+            named = re.findall(r'left running are killed, (\d) in all: sleep \(pid \d+\), sleep \(pid \d+\); ', job.err)
+            self.assertEqual(named, ['2'] if code == 0 else [], job.err)
+
+    def test_helpers_that_clean_up_have_time_for_it(self):
+        """Like Python's resource tracker: it ignores SIGTERM, and works when its pipe ends, as the main program has died."""
+        script = self.write('crash.py', """
+import os, signal, subprocess
+name = f'{os.environ["RANK"]}.{os.environ["TORCHELASTIC_RESTART_COUNT"]}'
+helper = subprocess.Popen(['sh', '-c', f'trap "" TERM; echo begins; read -r end; : > cleaned.{name}'],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+helper.stdout.readline()
+print('a helper of', name, flush=True)
+os.kill(os.getpid(), signal.SIGKILL if os.environ['RANK'] == '0' else signal.SIGSTOP)
+""")
+        job = self.start('--nproc-per-node=2', '--max-restarts=3', '--crash-loop=0', '--no-prefix', script)
+        self.assertEqual(job.wait(), 137, job.err)
+        begun = re.findall(r'a helper of (\S+)', job.out)
+        self.assertGreaterEqual(len(begun), 4, job.out)
+        self.assertEqual([name for name in begun if not (self.folder / f'cleaned.{name}').exists()], [])
+
     def test_a_signal_ends_the_job(self):
         job = self.tree('--shutdown-timeout=100ms')
         job.signal(signal.SIGTERM)

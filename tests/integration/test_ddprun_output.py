@@ -222,6 +222,15 @@ class Readers(DdprunCase):
         if not SANITIZED:
             self.assertLess(peak, 64 << 10, 'KiB')
 
+    def test_one_that_stands_still_is_given_up_after_a_signal(self):
+        job = self.start('--no-prefix', '--shutdown-timeout=2s', 'sh', '-c',
+                         'echo ready >&2; exec head -c 50000000 /dev/zero')
+        text = b''
+        while b'ready' not in text:
+            text += os.read(job.err_fd, 1000)
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.process.wait(), 143)  # nobody has read what it wrote
+
     def test_one_that_goes_away_does_not_end_the_job(self):
         job = self.start('--nproc-per-node=2', 'sh', '-c',
                          'echo ready; read -r go; i=0; while [ $i -lt 5000 ]; do echo line; '

@@ -124,6 +124,93 @@ class Forwarded(SignalCase):
         self.assertEqual(job.wait(), 143)
 
 
+# Saves when it is told to, for which it needs its helper, as a training with a DataLoader does.
+SAVER = '''
+import os, signal, subprocess, sys, time
+HELPER = """
+import os, signal
+def told(sig, frame):
+    os.write(1, f"helper got {signal.Signals(sig).name}\\\\n".encode())
+    if sig == signal.SIGTERM: os._exit(0)
+for sig in (signal.SIGTERM, signal.SIGUSR1): signal.signal(sig, told)
+os.write(1, b"helper is there\\\\n")
+while True: signal.pause()
+"""
+helper = subprocess.Popen([sys.executable, '-c', HELPER], stdout=subprocess.PIPE)
+os.write(1, helper.stdout.readline())
+def save(sig, frame):
+    found = 'a helper' if helper.poll() is None else 'none'
+    os.write(1, f'saved with {found} at {signal.Signals(sig).name}\\n'.encode())
+    if sig == signal.SIGTERM: sys.exit()
+for sig in (signal.SIGTERM, signal.SIGUSR1): signal.signal(sig, save)
+os.write(1, b'ready\\n')
+while True: time.sleep(1)  # unlike pause() it misses no signal that comes just before it
+'''
+
+
+class MainProgram(SignalCase):
+    """A signal is for the process that does the work of a worker, not for its helpers."""
+
+    def setUp(self):
+        super().setUp()
+        self.write('saver.py', SAVER)
+        python = f'{sys.executable} saver.py'
+        self.write('wrapper.sh', f'#!/bin/sh\nexport SOME=thing\n{python}\nread -r never\n')
+        self.write('outer.sh', '#!/bin/sh\n./wrapper.sh\necho "ended with $?"\n')
+        self.env['PYTHONPATH'] = str(self.folder)
+
+    def test_it_saves_with_its_helpers(self):
+        for words in (['saver.py'], ['-m', 'saver'], ['./wrapper.sh'], ['./outer.sh'],
+                      ['sh', '-c', 'trap "" HUP; ./wrapper.sh; true']):
+            with self.subTest(words[-1]):
+                job = self.ready('--shutdown-timeout=1h', *words, stdin=-1)
+                job.signal(signal.SIGUSR1)
+                job.read_until('saved with a helper at SIGUSR1', 2)
+                job.signal(signal.SIGTERM)
+                self.assertEqual(job.wait(), 143, job.err)
+                self.assertEqual(job.out.count('saved with a helper at SIGTERM'), 2, job.out)
+                self.assertNotIn('helper got SIGUSR1', job.out)
+                job.process.stdin.close()
+
+    def test_a_restart_tells_it_too(self):
+        job = self.start('--nproc-per-node=2', '--max-restarts=1', '--failure-timeout=1h', '--no-prefix', 'sh', '-c',
+                         'if [ $TORCHELASTIC_RESTART_COUNT = 1 ]; then exit 0; fi\n'
+                         'if [ $RANK = 1 ]; then read -r go; exit 6; fi; ./wrapper.sh', stdin=-1)
+        job.read_until('ready')
+        job.process.stdin.write(b'go\n')
+        job.process.stdin.flush()
+        self.assertEqual(job.wait(), 0, job.err)
+        self.assertIn('saved with a helper at SIGTERM', job.out)
+        job.process.stdin.close()
+
+    def test_the_group_is_told_if_that_is_asked_for(self):
+        job = self.ready('--signal-scope=group', 'saver.py')
+        helpers = [pid for pid in job.running() if 'HELPER' not in (words := Path(f'/proc/{pid}/cmdline').read_text())
+                   and 'helper got' in words]
+        self.assertEqual(len(helpers), 2)
+        job.signal(signal.SIGUSR1)
+        job.read_until('saved with a helper at SIGUSR1', 2)
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 143, job.err)
+
+    def test_a_shell_that_handles_the_signal_gets_it(self):
+        job = self.ready('--shutdown-timeout=1h', 'sh', '-c',
+                         'trap "echo the shell saves; kill $!; exit 0" TERM; sleep 1000 & echo ready; wait')
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 143, job.err)
+        self.assertEqual(job.out.count('the shell saves'), 2, job.out)
+
+    def test_a_shell_that_ignores_the_signal_goes_on(self):
+        job = self.ready('--shutdown-timeout=1h', 'sh', '-c', 'trap "" TERM; echo ready; read -r go; sleep 0.01; echo done',
+                         stdin=-1)
+        job.signal(signal.SIGTERM)
+        job.read_until('stopping 2 workers')
+        job.process.stdin.write(b'go\ngo\n')
+        job.process.stdin.close()
+        self.assertEqual(job.wait(), 143, job.err)
+        self.assertIn('done', job.out)
+
+
 class IgnoredByTheCaller(SignalCase):
     def test_hangup_under_nohup(self):
         job = self.ready(probe('signals'), preexec_fn=ignoring(signal.SIGHUP))

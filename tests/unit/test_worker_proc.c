@@ -13,7 +13,7 @@
 
 static uv_loop_t loop;
 static struct worker_proc worker;
-static unsigned ready, unwatched;
+static unsigned ready, over, unwatched;
 
 static void on_ready(struct worker_proc *self)
 {
@@ -24,10 +24,18 @@ static void on_ready(struct worker_proc *self)
         worker_proc_exited(self, status, self->started_us + 5);
 }
 
+static void on_main_over(struct worker_proc *self)
+{
+    ck_assert_ptr_eq(self, &worker);
+    ck_assert(self->main_ended);
+    over++;
+}
+
 static void on_unwatched(struct worker_proc *self)
 {
     ck_assert_ptr_eq(self, &worker);
-    ck_assert_int_eq(self->pidfd, -1);
+    ck_assert_int_eq(self->exit_watch.fd, -1);
+    ck_assert_int_eq(self->main_watch.fd, -1);
     unwatched++;
 }
 
@@ -37,8 +45,9 @@ static void init(void)
     worker_proc_init(&worker, 2);
     worker.rank = 7;
     worker.exit_ready = on_ready;
+    worker.main_over = on_main_over;
     worker.unwatched = on_unwatched;
-    ready = unwatched = 0;
+    ready = over = unwatched = 0;
 }
 
 static void finish(void)
@@ -87,9 +96,9 @@ START_TEST(a_new_worker_is_idle)
     ck_assert_uint_eq(worker.sm.state, WORKER_IDLE);
     ck_assert(!worker_proc_alive(&worker));
     ck_assert(!worker_proc_failed(&worker));
-    worker_proc_stop(&worker, SIGTERM); /* no effect: pid 0 would be our own group */
-    worker_proc_stop(&worker, SIGKILL);
-    worker_proc_forward(&worker, SIGKILL);
+    worker_proc_stop(&worker, SIGTERM, SIGNAL_GROUP); /* no effect: pid 0 would be our own group */
+    worker_proc_stop(&worker, SIGKILL, SIGNAL_GROUP);
+    worker_proc_signal(&worker, SIGKILL, SIGNAL_GROUP);
     ck_assert_uint_eq(worker.sm.state, WORKER_IDLE);
 }
 END_TEST
@@ -105,7 +114,7 @@ static void ends(unsigned stopped_in)
     ck_assert(!worker_proc_alive(&worker));
     ck_assert_uint_eq(worker.started_us, 1000);
     ck_assert_uint_eq(worker.ended_us, 1005);
-    worker_proc_stop(&worker, SIGKILL); /* its pid may be reused by now */
+    worker_proc_stop(&worker, SIGKILL, SIGNAL_GROUP); /* its pid may be reused by now */
     ck_assert_uint_eq(worker.sm.state, WORKER_EXITED);
 }
 
@@ -139,9 +148,9 @@ END_TEST
 START_TEST(stopped)
 {
     start("exec sleep 100");
-    worker_proc_stop(&worker, SIGTERM);
+    worker_proc_stop(&worker, SIGTERM, SIGNAL_GROUP);
     ck_assert_uint_eq(worker.sm.state, WORKER_STOPPING);
-    worker_proc_stop(&worker, SIGTERM);
+    worker_proc_stop(&worker, SIGTERM, SIGNAL_GROUP);
     ck_assert_uint_eq(worker.sm.state, WORKER_STOPPING);
     ends(WORKER_STOPPING);
     ck_assert_int_eq(worker_proc_exit_code(&worker), 128 + SIGTERM);
@@ -151,10 +160,10 @@ END_TEST
 START_TEST(killed_after_stopping)
 {
     start("trap '' TERM; while :; do sleep 100; done");
-    worker_proc_stop(&worker, SIGTERM);
-    worker_proc_stop(&worker, SIGKILL);
+    worker_proc_stop(&worker, SIGTERM, SIGNAL_GROUP);
+    worker_proc_stop(&worker, SIGKILL, SIGNAL_GROUP);
     ck_assert_uint_eq(worker.sm.state, WORKER_KILLING);
-    worker_proc_stop(&worker, SIGTERM);
+    worker_proc_stop(&worker, SIGTERM, SIGNAL_GROUP);
     ck_assert_uint_eq(worker.sm.state, WORKER_KILLING);
     ck_assert(worker_proc_alive(&worker));
     looptest_run_until(&loop, is_unwatched, NULL);
@@ -165,7 +174,7 @@ END_TEST
 START_TEST(killed_at_once)
 {
     start("exec sleep 100");
-    worker_proc_stop(&worker, SIGKILL);
+    worker_proc_stop(&worker, SIGKILL, SIGNAL_GROUP);
     ck_assert_uint_eq(worker.sm.state, WORKER_KILLING);
     ends(WORKER_KILLING);
     ck_assert_int_eq(worker_proc_exit_code(&worker), 128 + SIGKILL);
@@ -175,7 +184,7 @@ END_TEST
 START_TEST(forwarding_is_no_move)
 {
     start("exec sleep 100");
-    worker_proc_forward(&worker, SIGUSR1);
+    worker_proc_signal(&worker, SIGUSR1, SIGNAL_GROUP);
     ck_assert_uint_eq(worker.sm.state, WORKER_RUNNING);
     ends(WORKER_RUNNING);
     ck_assert_int_eq(worker_proc_exit_code(&worker), 128 + SIGUSR1);
@@ -193,11 +202,36 @@ START_TEST(the_whole_group_is_signalled)
     dup2(saved, STDOUT_FILENO);
     close(ends_of_pipe[1]);
     ck_assert_int_eq(read(ends_of_pipe[0], &byte, 1), 1);
-    worker_proc_stop(&worker, SIGTERM);
+    worker_proc_stop(&worker, SIGTERM, SIGNAL_GROUP);
     ck_assert_int_eq(read(ends_of_pipe[0], &byte, 1), 0); /* the sleep has ended too */
     ends(WORKER_STOPPING);
     close(ends_of_pipe[0]);
     close(saved);
+}
+END_TEST
+
+static bool shell_waits(void *ctx)
+{
+    (void)ctx;
+    return main_program_of(worker.pid, SIGTERM) != worker.pid;
+}
+
+START_TEST(a_stop_is_for_the_main_program)
+{
+    static const char *const scripts[] = {"exec sleep 100", "sleep 100; sleep 100",
+                                          "sh -c 'sleep 100; true'; sleep 100"};
+    for (unsigned i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+        ready = over = unwatched = 0;
+        start(scripts[i]);
+        if (i > 0)
+            looptest_run_until(&loop, shell_waits, NULL);
+        worker_proc_stop(&worker, SIGTERM, SIGNAL_MAIN);
+        worker_proc_stop(&worker, SIGTERM, SIGNAL_MAIN);
+        ends(WORKER_STOPPING);
+        ck_assert_uint_eq(over, i > 0);
+        ck_assert_int_eq(worker_proc_exit_code(&worker), 128 + SIGTERM);
+        worker_proc_reset(&worker);
+    }
 }
 END_TEST
 
@@ -233,11 +267,11 @@ START_TEST(a_worker_that_cannot_be_watched_leaks_nothing)
     ck_assert_int_ne(worker_proc_started(&worker, &loop, &child, 1000, &error), DDP_OK);
     ck_assert_int_ne(error.msg[0], '\0');
     ck_assert(worker_proc_alive(&worker));
-    worker_proc_stop(&worker, SIGKILL);
+    worker_proc_stop(&worker, SIGKILL, SIGNAL_GROUP);
     ck_assert_int_eq(waitpid(child.pid, &status, 0), child.pid);
     worker_proc_exited(&worker, status, 2000);
     ck_assert_int_eq(looptest_open_fds(), before);
-    ck_assert(!worker.watched);
+    ck_assert(!worker_proc_watched(&worker));
 }
 END_TEST
 
@@ -264,8 +298,8 @@ Suite *test_suite(void)
     tcase_add_checked_fixture(tcase, init, finish);
     ADD_TESTS(tcase, the_table_is_valid, a_new_worker_is_idle, success_by_itself, failure_by_itself,
               death_by_itself, stopped, killed_after_stopping, killed_at_once,
-              forwarding_is_no_move, the_whole_group_is_signalled, a_worker_is_used_again,
-              a_worker_that_cannot_be_watched_leaks_nothing,
+              forwarding_is_no_move, the_whole_group_is_signalled, a_stop_is_for_the_main_program,
+              a_worker_is_used_again, a_worker_that_cannot_be_watched_leaks_nothing,
               a_worker_that_is_left_behind_leaves_no_handle);
     suite_add_tcase(suite, tcase);
     return suite;
