@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from . import library
+from .signals import ignore_stop_signals  # noqa: F401
 
 NAME = 'ddp'
 OLDEST = (2, 7)  # older ones do not tell a back end that its group is destroyed or aborted
