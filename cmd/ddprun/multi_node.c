@@ -23,7 +23,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LEAVE_MS = 2000 }; /* for the server to learn that this node leaves */
+enum {
+    LEAVE_MS = 2000,     /* for the server to learn that this node leaves */
+    TRY_AGAIN_MS = 1000, /* from one attempt to listen at a busy port to the next */
+};
 
 /* ---- hosting the store --------------------------------------------------------------------- */
 
@@ -134,6 +137,30 @@ void multi_node_on_log(void *ctx, enum ddpi_log_level level, const char *line)
     membership_say(ctx, "the store: %s", line);
 }
 
+/* At a busy port there may be the store of another node of this machine: the client finds out. */
+static ddp_status serve_at(struct multi_node *node, const char *host, struct ddp_error *err)
+{
+    const struct multi_node_config *config = node->config;
+    const struct ddpi_server_options options = {.auth = config->auth,
+                                                .trust_local_users = config->trust_local_users,
+                                                .tls = config->tls,
+                                                .log = &node->log};
+    node->log = (struct ddpi_log){multi_node_on_log, node->membership, DDPI_LOG_WARN};
+    ddp_status status = ddpi_server_create_unbound(node->loop, &options, &node->server, err);
+    if (status == DDP_OK && config->is_master)
+        ddpi_server_set_tcpstore_job(node->server, config->job);
+    if (status == DDP_OK)
+        status = listen_at(node, host, err);
+    if (status == DDP_OK)
+        return DDP_OK;
+    bool taken = err->sys_errno == EADDRINUSE && config->is_host < 0;
+    if (node->server != NULL)
+        drop_server(node);
+    if (taken)
+        snprintf(node->busy_host, sizeof node->busy_host, "%s", host);
+    return taken ? DDP_OK : status;
+}
+
 /* A name that does not resolve yet is not this machine's: the client retries. */
 static ddp_status host_store(struct multi_node *node, const struct addrinfo *infos,
                              struct ddp_error *err)
@@ -151,22 +178,27 @@ static ddp_status host_store(struct multi_node *node, const struct addrinfo *inf
     if (config->is_host < 0 && endpoint_mark_find(host, config->endpoint.port, node->mark))
         return DDP_OK;
     node->mark[0] = '\0';
-    node->log = (struct ddpi_log){multi_node_on_log, node->membership, DDPI_LOG_WARN};
-    const struct ddpi_server_options options = {.auth = config->auth,
-                                                .trust_local_users = config->trust_local_users,
-                                                .tls = config->tls,
-                                                .log = &node->log};
-    ddp_status status = ddpi_server_create_unbound(node->loop, &options, &node->server, err);
-    if (status == DDP_OK && config->is_master)
-        ddpi_server_set_tcpstore_job(node->server, config->job);
-    if (status == DDP_OK)
-        status = listen_at(node, host, err);
-    if (status == DDP_OK)
-        return DDP_OK;
-    bool taken = err->sys_errno == EADDRINUSE;
-    if (node->server != NULL)
-        drop_server(node);
-    return taken && config->is_host < 0 ? DDP_OK : status;
+    return serve_at(node, host, err);
+}
+
+/* No store answers at the port that was busy. */
+static void on_try_again(uv_timer_t *timer)
+{
+    struct multi_node *node = timer->data;
+    struct ddp_error err;
+    char host[DDPI_HOST_MAX];
+    memcpy(host, node->busy_host, sizeof host);
+    node->busy_host[0] = '\0';
+    if (serve_at(node, host, &err) != DDP_OK)
+        membership_leave(node->membership, EXIT_CONFIG, err.msg);
+    if (node->busy_host[0] == '\0')
+        uv_timer_stop(timer);
+}
+
+static void stop_trying(struct multi_node *node)
+{
+    node->busy_host[0] = '\0';
+    uv_timer_stop(&node->try_again);
 }
 
 /* ---- messages of the store ------------------------------------------------------------------- */
@@ -231,6 +263,11 @@ static void tell_lost(struct multi_node *node, const char *why)
             "the mark %s says that this endpoint is a ddprund's: start it again, or host "
             "the store on this node with --rdzv-conf=is_host=true",
             node->mark);
+    if (node->busy_host[0] != '\0')
+        membership_say(node->membership,
+                       "this node would host the store, but another program has port %u of %s; it "
+                       "takes the port when it is free",
+                       node->config->endpoint.port, node->busy_host);
 }
 
 static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
@@ -253,6 +290,10 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
         tell_lost(node, why);
     if (!connected)
         membership_cut(node->membership);
+    if (connected)
+        stop_trying(node);
+    else if (node->busy_host[0] != '\0')
+        uv_timer_start(&node->try_again, on_try_again, TRY_AGAIN_MS, TRY_AGAIN_MS);
     node->told = !connected;
     node->connected = connected;
 }
@@ -352,6 +393,8 @@ ddp_status multi_node_open(struct multi_node *node, uv_loop_t *loop,
     node->membership = membership;
     node->guard = guard;
     node->loop = loop;
+    uv_timer_init(loop, &node->try_again);
+    node->try_again.data = node;
     return config->is_host == 0 ? join(node, err) : look_up(node, err);
 }
 
@@ -382,6 +425,7 @@ static void on_left(void *ctx)
 void multi_node_leave(struct multi_node *node)
 {
     give_up_lookup(node);
+    stop_trying(node);
     if (node->round != NULL)
         ddp_round_leave(node->round, node->connected ? LEAVE_MS : 0, on_left, node);
     else
@@ -445,6 +489,8 @@ void multi_node_close(struct multi_node *node, void (*closed)(void *ctx), void *
 {
     node->closed = closed;
     node->ctx = ctx;
+    if (node->loop != NULL && !uv_is_closing((uv_handle_t *)&node->try_again))
+        uv_close((uv_handle_t *)&node->try_again, NULL);
     if (node->round == NULL)
         on_round_closed(node);
     else

@@ -12,6 +12,7 @@ import random
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -231,6 +232,19 @@ class Deaths(GoesOn):
         for node in TRIO:
             job.expect(node, UNREACHABLE)
             in_order(self, job.agents[node].err, '(--lease): its workers must end', '--join-timeout')
+
+    def test_a_busy_port_is_taken_when_it_is_free(self):
+        """As one of a program that was killed: nobody answers there, and nobody else can have it."""
+        with socket.socket() as other:
+            other.bind(('127.0.0.1', 0))
+            port = other.getsockname()[1]
+            self.endpoint = f'127.0.0.1:{port}'
+            job = self.cluster('2', at_least=1)
+            for node in ('n1', 'n2'):
+                job.start(node)
+                job.agents[node].read_until(f'another program has port {port} of 127.0.0.1; it takes the port')
+        job.running('n1', 'n2')
+        job.end('n1', 'n2')
 
     def test_a_node_hosts_the_store_and_dies(self):
         self.endpoint = f'127.0.0.1:{free_port()}'
