@@ -293,8 +293,8 @@ static const struct option table[] = {
      "MASTER_PORT of the workers: a port that rank 0 may bind", option_u32, FIELD(master_port), 0,
      65535},
     {"local-addr", 0, "HOST", "PET_LOCAL_ADDR", NULL, MEETING,
-     "address of this node for the other nodes: MASTER_ADDR if rank 0 runs here, unless "
-     "--master-addr is given",
+     "address of this node for the other nodes and their ranks: MASTER_ADDR if rank 0 runs here, "
+     "unless --master-addr is given",
      option_text, FIELD(local_addr), 0, 0},
 
     {"max-restarts", 0, "K", "PET_MAX_RESTARTS", "0", RESTART,

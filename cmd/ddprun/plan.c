@@ -418,6 +418,7 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->tls = options->tls;
     agent->tls_ranks = options->tls_ranks;
     agent->timeline = options->timeline;
+    agent->local_address = given(options->local_addr) ? options->local_addr : NULL;
     agent->envp = envp;
     agent->error_file = ddpi_parse_env(envp, error_file, strlen(error_file));
     agent->logs = &plan->logs;

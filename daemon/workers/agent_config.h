@@ -72,6 +72,7 @@ struct agent_config {
     bool tls;                      /* workers use TLS with the store */
     bool tls_ranks;                /* workers use TLS with each other */
     const char *timeline;          /* DDP_TIMELINE; NULL: an inherited one stays */
+    const char *local_address;     /* at which other nodes reach this one; NULL: not said */
     bool agent_store;              /* master_addr and the seat's port are the store's */
     const char *filters[2];        /* of lines of stdout and stderr; NULL or "": none */
     const char *line_template;     /* prefix of console lines; "": none */

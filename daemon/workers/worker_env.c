@@ -78,6 +78,7 @@ TEXT_VALUE(use_agent_store, p->config->agent_store ? "True" : "False")
 TEXT_VALUE(tls, p->config->tls ? "1" : NULL)
 TEXT_VALUE(tls_ranks, p->config->tls_ranks ? "1" : NULL)
 TEXT_VALUE(timeline, p->config->timeline)
+TEXT_VALUE(local_address, p->config->local_address)
 
 /* A server of an earlier version does not report roles: then all workers have the same one. */
 NUMBER_VALUE(role_rank, p->seat->role_world_size > 0 ? p->seat->role_first_rank + p->local_rank
@@ -331,6 +332,7 @@ static const struct {
     {"DDPRUN_TLS", tls, OWN},
     {"DDPRUN_TLS_RANKS", tls_ranks, OWN},
     {"DDP_TIMELINE", timeline, OWN},
+    {"DDPRUN_LOCAL_ADDR", local_address, SHARED},
     {DDPI_LIFE_FD_ENV, life_fd, OWN},
     {DDPI_LIFE_SLOT_ENV, life_slot, OWN},
     {DDPI_FLIGHT_FD_ENV, flight_fd, OWN},

@@ -290,6 +290,27 @@ START_TEST(functions_of_the_caller_come_before_the_environment)
 }
 END_TEST
 
+/* So that ranks listen on the network of that server. */
+START_TEST(the_server_behind_the_functions_is_in_the_environment)
+{
+    const struct ddp_comm_options options = {.size = sizeof options, .kv = &whole};
+    struct ddpi_config config;
+    SET("RANK", "1", "WORLD_SIZE", "2");
+    ck_assert_int_eq(ddpi_config_load(&options, test_env, &config, NULL), DDP_OK);
+    ck_assert_str_eq(config.server.host, "");
+    ck_assert_ptr_null(config.local_address);
+    SET("RANK", "1", "WORLD_SIZE", "2", "DDPRUN_STORE", "node7:29400");
+    ck_assert_int_eq(ddpi_config_load(&options, test_env, &config, NULL), DDP_OK);
+    ck_assert_str_eq(config.server.host, "node7");
+    ck_assert_ptr_null(config.local_address);
+    SET("RANK", "1", "WORLD_SIZE", "2", "DDPRUN_STORE", "node7:29400", "MASTER_ADDR", "10.1.0.1",
+        "DDPRUN_LOCAL_ADDR", "10.1.0.2");
+    ck_assert_int_eq(ddpi_config_load(&options, test_env, &config, NULL), DDP_OK);
+    ck_assert_str_eq(config.server.host, "10.1.0.1");
+    ck_assert_str_eq(config.local_address, "10.1.0.2");
+}
+END_TEST
+
 START_TEST(malformed_functions_are_refused)
 {
     SET("RANK", "1", "WORLD_SIZE", "2");
@@ -406,8 +427,9 @@ Suite *test_suite(void)
                         (int)(sizeof refused / sizeof *refused));
     tcase_add_loop_test(tcase, the_whole_table_is_read, 0, sizeof files / sizeof *files);
     ADD_TESTS(tcase, a_fifo_is_refused_at_once, malformed_options_are_refused,
-              functions_of_the_caller_come_before_the_environment, malformed_functions_are_refused,
-              a_unique_id_is_128_bytes_in_hexadecimal);
+              functions_of_the_caller_come_before_the_environment,
+              the_server_behind_the_functions_is_in_the_environment,
+              malformed_functions_are_refused, a_unique_id_is_128_bytes_in_hexadecimal);
     tcase_add_loop_test(tcase, below_torchrun, 0, sizeof masters / sizeof *masters);
     tcase_add_test(tcase, options_of_the_first_version_are_read);
     suite_add_tcase(suite, tcase);

@@ -26,6 +26,7 @@ static struct agent_config config = {
     .tls_ranks = true,
     .omp_threads = 6,
     .timeline = "/tmp/timeline.json",
+    .local_address = "10.0.0.7",
     .host = "node7",
     .horovod = &horovod,
 };
@@ -115,6 +116,7 @@ static const struct {
     {"DDPRUN_TLS", "1"},
     {"DDPRUN_TLS_RANKS", "1"},
     {"DDP_TIMELINE", "/tmp/timeline.json"},
+    {"DDPRUN_LOCAL_ADDR", "10.0.0.7"},
     {"DDPRUN_LIFE_FD", "4"},
     {"DDPRUN_LIFE_SLOT", "1"},
     {"DDPRUN_FLIGHT_FD", "6"},

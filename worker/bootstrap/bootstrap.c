@@ -74,13 +74,15 @@ static ddp_status listen_for_ranks(struct bootstrap *boot)
 {
     const struct ddpi_config *config = boot->config;
     const struct ddpi_endpoint *place = &boot->directory->place;
+    bool said = config->local_address != NULL && *config->local_address != '\0';
+    const char *host = said ? config->local_address : place->host;
     struct sockaddr_storage address = {0};
     const struct ddpi_meeting_options options = {.address = &address,
                                                  .use_shm = !config->force_tcp,
                                                  .host_id = config->host_id,
                                                  .sockets = config->sockets};
     ddp_status status =
-        ddpi_own_address(config->interfaces, place->host, place->port, &address, boot->err);
+        ddpi_own_address(config->interfaces, host, place->port, &address, boot->err);
     struct ddpi_rank_key key = boot->directory->key;
     if (!boot->directory->has_key)
         ddpi_rank_key_read(config->rank_key_fd, &key);

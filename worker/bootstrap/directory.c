@@ -50,11 +50,12 @@ static bool means_loopback(const char *host)
            strncmp(host, "127.", 4) == 0;
 }
 
-void ddpi_master_place(const struct ddpi_config *config, struct ddpi_endpoint *ret)
+void ddpi_server_place(const struct ddpi_endpoint *server, struct ddpi_endpoint *ret)
 {
     struct sockaddr_storage source;
-    *ret = config->master;
-    if (!means_loopback(ret->host) &&
-        ddpi_source_address(ret->host, ret->port, &source, NULL) == DDP_OK && is_loopback(&source))
+    *ret = *server;
+    if (ret->host[0] != '\0' && !means_loopback(ret->host) &&
+        (ddpi_source_address(ret->host, ret->port, &source, NULL) != DDP_OK ||
+         is_loopback(&source)))
         ret->host[0] = '\0';
 }

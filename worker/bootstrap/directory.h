@@ -73,9 +73,10 @@ ddp_status ddpi_directory_open_over(const struct ddpi_config *config, const stru
                                     void (*close)(void *ctx), struct ddpi_directory **ret,
                                     struct ddp_error *err);
 
-/* What @config->master is for the choice of an address: the host, unless it is a name that means
- * loopback on this machine alone, as the name of a machine may in its own hosts file. */
-void ddpi_master_place(const struct ddpi_config *config, struct ddpi_endpoint *ret);
+/* What a server is for the choice of an address: itself, unless there is no way to it, or its host
+ * is a name that means loopback on this machine alone, as the name of a machine may in its own
+ * hosts file. */
+void ddpi_server_place(const struct ddpi_endpoint *server, struct ddpi_endpoint *ret);
 
 /* NULL is allowed. */
 void ddpi_directory_close(struct ddpi_directory *directory);

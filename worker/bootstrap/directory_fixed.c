@@ -284,7 +284,7 @@ ddp_status ddpi_directory_open_master(const struct ddpi_config *config, uint32_t
         return status;
     directory->has_key = true;
     master_key(config, &directory->key);
-    ddpi_master_place(config, &directory->place);
+    ddpi_server_place(&config->master, &directory->place);
     if (config->rank == 0)
         status = open_master_door(config, directory, err);
     if (status == DDP_OK)

@@ -147,5 +147,8 @@ ddp_status ddpi_directory_open_kv(const struct ddpi_config *config, uint32_t tim
                                   struct ddpi_directory **ret, struct ddp_error *err)
 {
     (void)timeout_ms;
-    return ddpi_directory_open_over(config, config->kv, NULL, ret, err);
+    ddp_status status = ddpi_directory_open_over(config, config->kv, NULL, ret, err);
+    if (status == DDP_OK)
+        ddpi_server_place(&config->server, &(*ret)->place);
+    return status;
 }

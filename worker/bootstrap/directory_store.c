@@ -92,7 +92,7 @@ ddp_status ddpi_directory_open_store(const struct ddpi_config *config, uint32_t 
     struct ddpi_endpoints endpoints;
     ddp_status status = ddpi_parse_endpoints(config->store_endpoint, &endpoints, err);
     if (status == DDP_OK)
-        self->base.place = endpoints.at[0];
+        ddpi_server_place(&endpoints.at[0], &self->base.place);
     if (status == DDP_OK)
         status = ddp_store_connect(&options, &self->store, err);
     if (status == DDP_OK)

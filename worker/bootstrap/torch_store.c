@@ -393,6 +393,6 @@ ddp_status ddpi_directory_open_torch(const struct ddpi_config *config, uint32_t 
     const struct ddp_kv kv = ddpi_torch_store_kv(store);
     status = ddpi_directory_open_over(config, &kv, ddpi_torch_store_close, ret, err);
     if (status == DDP_OK)
-        ddpi_master_place(config, &(*ret)->place);
+        ddpi_server_place(&config->master, &(*ret)->place);
     return status;
 }

@@ -201,8 +201,20 @@ static ddp_status load_keys(ddpi_getenv *env, struct ddpi_config *config, struct
     return status;
 }
 
-static ddp_status load_kv(const struct ddp_comm_options *options, struct ddpi_config *config,
-                          struct ddp_error *err)
+/* Where the store behind functions of the caller probably is: PyTorch's is at MASTER_ADDR. Host "":
+ * the environment says nothing. */
+static void guess_server(ddpi_getenv *env, struct ddpi_endpoint *ret)
+{
+    const char *store = env("DDPRUN_STORE"), *master = env("MASTER_ADDR");
+    struct ddpi_endpoints endpoints;
+    if (master != NULL && strlen(master) < sizeof ret->host)
+        snprintf(ret->host, sizeof ret->host, "%s", master);
+    else if (store != NULL && ddpi_parse_endpoints(store, &endpoints, NULL) == DDP_OK)
+        *ret = endpoints.at[0];
+}
+
+static ddp_status load_kv(const struct ddp_comm_options *options, ddpi_getenv *env,
+                          struct ddpi_config *config, struct ddp_error *err)
 {
     const struct ddp_kv *kv = options->kv;
     if (kv->size < sizeof *kv)
@@ -214,6 +226,7 @@ static ddp_status load_kv(const struct ddp_comm_options *options, struct ddpi_co
                               "struct ddp_kv lacks a function: only remove may be NULL");
     config->way = DDPI_WAY_KV;
     config->kv = kv;
+    guess_server(env, &config->server);
     return DDP_OK;
 }
 
@@ -306,7 +319,7 @@ static ddp_status load_way(const struct ddp_comm_options *options, ddpi_getenv *
     if (config->world_size == 1)
         return DDP_OK;
     if (options->kv != NULL)
-        return load_kv(options, config, err);
+        return load_kv(options, env, config, err);
     return load_store(options, env, config, err);
 }
 
@@ -363,6 +376,7 @@ ddp_status ddpi_config_load(const struct ddp_comm_options *options, ddpi_getenv 
     if (options != NULL)
         memcpy(&known, options, options->size < sizeof known ? options->size : sizeof known);
     struct ddpi_config config = {.interfaces = ddpi_config_interfaces(env),
+                                 .local_address = env("DDPRUN_LOCAL_ADDR"),
                                  .host_id = env("DDP_HOST_ID")};
     ddp_status status = load_place(&known, env, &config, err);
     if (status == DDP_OK)

@@ -28,7 +28,9 @@ struct ddpi_config {
     const struct ddp_kv *kv;        /* of the caller; NULL: another way */
     struct ddp_unique_id unique_id; /* of DDPI_WAY_ID */
     const char *interfaces;         /* which a rank listens on, a list (own_address.h); NULL: any */
+    const char *local_address;      /* at which other ranks reach this one; NULL: not set */
     struct ddpi_endpoint master;    /* MASTER_ADDR and MASTER_PORT */
+    struct ddpi_endpoint server;    /* of DDPI_WAY_KV: of its store; host "": not known */
     const char *store_endpoint;     /* NULL: another way */
     const char *store_prefix;
     int token_fd;    /* holds the token for the store; 0: none */

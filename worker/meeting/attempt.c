@@ -122,8 +122,12 @@ static ddp_status connect_failed(struct ddpi_meeting *meeting, int error, struct
     const struct ddpi_attempt *attempt = &meeting->attempt;
     if (means_gone(error))
         return attempt_gone(meeting);
-    ddp_status status = ddpi_error_sys(err, error, "connect to it");
-    return ddpi_error_wrap(err, status, "%s", attempt->edge.peer_name);
+    char address[DDPI_ADDRESS_TEXT];
+    ddpi_address_text(&attempt->edge.listener, address);
+    ddp_status status = ddpi_error_sys(err, error, "connect to it at %s", address);
+    status = ddpi_error_wrap(err, status, "%s", attempt->edge.peer_name);
+    return ddpi_error_advise(err, status,
+                             "DDP_SOCKET_IFNAME=INTERFACE on each node chooses the network");
 }
 
 /* Edge-triggered: each event pushes the attempt as far as it goes. A negative @fd is none. */
