@@ -1,7 +1,7 @@
 /*
  * launch_hosts.c - reads the list of hosts, decides where the store of the job listens, and gathers
- * what each host is told. All errors of the command line are found before the split into guard and
- * head.
+ * what each host is told. Errors of the command line are found before the split into guard and
+ * head, those of the token behind it, so that the guard never has the token.
  */
 #include "launch_hosts.h"
 
@@ -356,10 +356,6 @@ static ddp_status plan_launch(struct launch *launch, const struct ddprun_options
     if (status == DDP_OK)
         status = check_commands(launch, err);
     if (status == DDP_OK)
-        status = read_token(launch, options, err);
-    if (status == DDP_OK)
-        status = greet(launch, options, err);
-    if (status == DDP_OK)
         status = fill_head(launch, options, err);
     uint32_t files = FILES_OF_HEAD + (uint32_t)launch->hosts.count * (FILES_OF_HOST + 1);
     return status == DDP_OK ? host_need_files(files, NULL, err) : status;
@@ -398,11 +394,25 @@ static int print_hosts(const struct launch *launch, const struct ddprun_options 
     return fflush(stdout) == 0 ? 0 : 1;
 }
 
+/* The token is read here, behind the split: the guard never has it. */
+static int run_head(struct launch *launch, const struct ddprun_options *options,
+                    const struct guard_agent *split)
+{
+    struct ddp_error err;
+    ddp_status status = read_token(launch, options, &err);
+    if (status == DDP_OK)
+        status = greet(launch, options, &err);
+    if (status == DDP_OK)
+        return head_run(&launch->head, split);
+    print_message("%s", err.msg);
+    return EXIT_CONFIG;
+}
+
 int launch_hosts(const struct ddprun_options *options, char **words, size_t nwords, char **operands)
 {
     struct ddp_error err;
     struct guard_agent split;
-    const struct guard_farewell farewell = {NULL, NULL, NULL};
+    const struct guard_duties duties = {NULL, NULL, NULL, NULL};
     int code = EXIT_CONFIG;
     struct launch *launch = ddpi_calloc(1, sizeof *launch);
     ddp_status status = launch == NULL ? ddpi_error_nomem(&err, sizeof *launch) : DDP_OK;
@@ -414,12 +424,12 @@ int launch_hosts(const struct ddprun_options *options, char **words, size_t nwor
         return code;
     }
     if (status == DDP_OK) {
+        secrecy_hide_memory();
         guard_hold_signals();
-        status = guard_split(&farewell, &split, &err);
+        status = guard_split(&duties, &split, &err);
     }
     if (status == DDP_OK) {
-        secrecy_hide_memory(); /* this process has the token */
-        code = head_run(&launch->head, &split);
+        code = run_head(launch, options, &split);
         guard_is_needless();
     } else {
         print_message("%s", err.msg);

@@ -43,6 +43,14 @@ static int ddprun_fail(int code, const struct ddp_error *err)
     return code;
 }
 
+/* The guard needs nothing of what the leash has brought. */
+static void forget(void *ctx)
+{
+    struct plan *plan = ctx;
+    if (plan->leash != NULL)
+        leash_forget(plan->leash);
+}
+
 static void clean_up(void *ctx)
 {
     struct plan *plan = ctx;
@@ -134,7 +142,7 @@ static int run_job(struct ddprun_options *options, struct leash *leash, char **a
     struct scheduler_job scheduled = {0};
     struct plan plan = {.leash = leash->fd >= 0 ? leash : NULL};
     struct guard_agent split;
-    const struct guard_farewell farewell = {clean_up, &plan, &plan.cgroup};
+    const struct guard_duties duties = {forget, clean_up, &plan, &plan.cgroup};
     bool announce_logs = false, waiting = false;
     int bad = EXIT_CONFIG; /* --nproc-per-node=gpu on a machine without a GPU */
     ddp_status status = ask_scheduler(options, argv, &scheduled, &err);
@@ -176,10 +184,10 @@ static int run_job(struct ddprun_options *options, struct leash *leash, char **a
         warn_of_root(&plan);
         cgroup_make(&plan.cgroup);
         plan.agent.cgroup = &plan.cgroup;
-        status = guard_split(&farewell, &split, &err);
+        if (plan.several) /* the agent will hold the token, and its guard has what came before */
+            secrecy_hide_memory();
+        status = guard_split(&duties, &split, &err);
     }
-    if (status == DDP_OK && plan.several) /* this process will hold the token */
-        secrecy_hide_memory();
     if (status == DDP_OK && plan.leash != NULL)
         leash_say_hello();
     int code = status == DDP_OK ? run_agent(&plan, &split, &waiting) : ddprun_fail(bad, &err);
@@ -213,7 +221,10 @@ static int carry_out(int argc, char **argv, struct leash *leash)
     struct ddprun_options options;
     int operand;
     ddprun_options_init(&options);
-    ddp_status status = leash_is_given(argc, argv) ? leash_take(leash, &err) : DDP_OK;
+    bool leashed = leash_is_given(argc, argv);
+    if (leashed) /* before the token comes */
+        secrecy_hide_memory();
+    ddp_status status = leashed ? leash_take(leash, &err) : DDP_OK;
     if (status == DDP_OK)
         status = options_parse(&ddprun_option_table, argc, argv, environ, &options, &operand, &err);
     if (status != DDP_OK)
@@ -243,7 +254,7 @@ static int carry_out(int argc, char **argv, struct leash *leash)
 
 int main(int argc, char **argv)
 {
-    struct leash leash = {.fd = -1};
+    struct leash leash = {.fd = -1, .token_fd = -1};
     if (host_ensure_stdio() != 0)
         return EXIT_CONFIG; /* without stderr there is no way to say why */
     int code = carry_out(argc, argv, &leash);

@@ -30,7 +30,7 @@ bool leash_is_given(int argc, char *const *argv)
 
 /* ---- up to "go" ------------------------------------------------------------------------------ */
 
-static ddp_status keep_token(char *hex, struct ddp_error *err)
+static ddp_status keep_token(struct leash *leash, char *hex, struct ddp_error *err)
 {
     size_t len = strlen(hex);
     if (len == 0)
@@ -44,6 +44,8 @@ static ddp_status keep_token(char *hex, struct ddp_error *err)
     if (fd >= 0 && fd != HEAD_TOKEN_FD)
         close(fd);
     ddpi_wipe(hex, len);
+    if (ok)
+        leash->token_fd = HEAD_TOKEN_FD;
     return status;
 }
 
@@ -56,11 +58,12 @@ static ddp_status set_variable(char *entry, struct ddp_error *err)
                                         : ddpi_error_sys(err, errno, "cannot set %s", entry);
 }
 
-static ddp_status carry_out(const struct leash_line *line, struct ddp_error *err)
+static ddp_status carry_out(struct leash *leash, const struct leash_line *line,
+                            struct ddp_error *err)
 {
     switch (line->kind) {
     case LEASH_TOKEN:
-        return keep_token(line->text, err);
+        return keep_token(leash, line->text, err);
     case LEASH_VARIABLE:
         return set_variable(line->text, err);
     case LEASH_SIGNAL:
@@ -89,7 +92,7 @@ static bool take_line(struct leash *leash, enum leash_kind *ret_kind, ddp_status
                       : ddpi_error_set(err, DDP_E_INVALID, "the leash has a NUL byte");
     if (*ret_status == DDP_OK) {
         *ret_kind = line.kind;
-        *ret_status = carry_out(&line, err);
+        *ret_status = carry_out(leash, &line, err);
     }
     ddpi_buf_consume(&leash->input, (size_t)(end + 1 - text));
     return true;
@@ -147,6 +150,18 @@ ddp_status leash_take(struct leash *leash, struct ddp_error *err)
         return ddpi_error_sys(err, errno, "cannot take standard input for the leash");
     close(nothing);
     return read_to_go(leash, err);
+}
+
+void leash_forget(struct leash *leash)
+{
+    if (leash->fd >= 0)
+        close(leash->fd);
+    if (leash->token_fd >= 0)
+        close(leash->token_fd);
+    leash->fd = leash->token_fd = -1;
+    if (leash->input.data != NULL)
+        ddpi_wipe(leash->input.data, leash->input.size);
+    ddpi_buf_finish(&leash->input);
 }
 
 void leash_say_hello(void)

@@ -13,7 +13,8 @@
 #include <uv.h>
 
 struct leash {
-    int fd; /* -1: this agent is on no leash */
+    int fd;       /* -1: this agent is on no leash */
+    int token_fd; /* HEAD_TOKEN_FD; -1: no token has come */
     struct ddpi_buf input;
     uv_poll_t watch;
     void (*gone)(void *ctx); /* the launcher is */
@@ -29,6 +30,10 @@ bool leash_is_given(int argc, char *const *argv);
  * environment. Waits at most a minute.
  */
 DDP_MUST_CHECK ddp_status leash_take(struct leash *leash, struct ddp_error *err);
+
+/* In the guard of the agent, which needs neither: close the leash and the token, and wipe the
+ * input. */
+void leash_forget(struct leash *leash);
 
 /* Tell the launcher that this agent runs. */
 void leash_say_hello(void);

@@ -1,7 +1,7 @@
 /*
  * guard.c - the guard process. Owns one end of a socket pair and the descriptor that the agent
  * gives it. After the split it allocates nothing, opens no connection and runs no event loop, so
- * that it works when memory has run out. The farewell runs when every process has ended.
+ * that it works when memory has run out. It cleans up when every process has ended.
  */
 #include "guard.h"
 
@@ -95,7 +95,7 @@ static void guard_say_stuck(void *ctx, pid_t pid, char state, const char *name)
 }
 
 struct guard {
-    const struct guard_farewell *farewell;
+    const struct guard_duties *duties;
     pid_t agent;
     bool gone; /* reaped, with this status */
     int wait_status;
@@ -121,7 +121,7 @@ static _Noreturn void end_guard(const struct guard *guard)
 {
     size_t ended;
     int wait_status = guard->wait_status;
-    cgroup_kill(guard->farewell->cgroup);
+    cgroup_kill(guard->duties->cgroup);
     bool clean = reap_sweep(SWEEP_MS, &ended);
     char name[SIGNAME_MAX];
     if (guard->held >= 0 && clean)
@@ -135,8 +135,8 @@ static _Noreturn void end_guard(const struct guard *guard)
             clean ? ", nothing of the job is running any more" : "");
     if (!clean)
         reap_each_child(0, guard_say_stuck, NULL);
-    if (guard->farewell->clean_up != NULL)
-        guard->farewell->clean_up(guard->farewell->ctx);
+    if (guard->duties->clean_up != NULL)
+        guard->duties->clean_up(guard->duties->ctx);
     _exit(WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
 }
 
@@ -208,7 +208,7 @@ static void fence(const struct guard *guard, uint64_t at_ms)
     while (empty < 2 && atomic_load(guard->fence_at_ms) == at_ms &&
            ddpi_now_ms(&ddpi_clock_monotonic) < until) {
         size_t alive = reap_kill_children_of(guard->agent);
-        cgroup_kill(guard->farewell->cgroup); /* after the processes have been counted */
+        cgroup_kill(guard->duties->cgroup); /* after the processes have been counted */
         empty = alive == 0 ? empty + 1 : 0;
         ended += alive;
         poll(NULL, 0, 1); /* they are not our children, so no signal reports their end */
@@ -338,9 +338,9 @@ static void set_own_signals(void)
 }
 
 static _Noreturn void become_guard(const struct shared *shared, pid_t agent,
-                                   const struct guard_farewell *farewell)
+                                   const struct guard_duties *duties)
 {
-    struct guard guard = {.farewell = farewell,
+    struct guard guard = {.duties = duties,
                           .agent = agent,
                           .signals = shared->signals,
                           .from_agent = shared->ends[0],
@@ -349,10 +349,12 @@ static _Noreturn void become_guard(const struct shared *shared, pid_t agent,
     setpgid(agent, agent);
     set_own_signals();
     close(shared->ends[1]); /* our own end stays open until the guard ends */
+    if (duties->forget != NULL)
+        duties->forget(duties->ctx);
     guard_main(&guard);
 }
 
-ddp_status guard_split(const struct guard_farewell *farewell, struct guard_agent *ret_agent,
+ddp_status guard_split(const struct guard_duties *duties, struct guard_agent *ret_agent,
                        struct ddp_error *err)
 {
     sigset_t blocked, before;
@@ -378,7 +380,7 @@ ddp_status guard_split(const struct guard_farewell *farewell, struct guard_agent
                                  "raise the limit on processes, 'ulimit -u', or end some of yours");
     }
     if (agent > 0)
-        become_guard(&shared, agent, farewell);
+        become_guard(&shared, agent, duties);
     setpgid(0, 0); /* in both processes, so that either may come first */
     /* Without the guard a stopped agent would not be fenced: the kernel continues it, and it ends
      * the job. */

@@ -31,15 +31,17 @@ struct guard_agent {
     _Atomic uint64_t *fence_at_ms; /* shared: guard_set_fence() */
 };
 
-/* The guard does this last, however the agent ended. */
-struct guard_farewell {
+/* What the guard does in its own process: first forget what only the agent needs, secrets above
+ * all, and last clean up, however the agent ended. */
+struct guard_duties {
+    void (*forget)(void *ctx);   /* NULL: nothing */
     void (*clean_up)(void *ctx); /* NULL: nothing */
     void *ctx;
     const struct cgroup *cgroup; /* of the workers, made before the split; NULL: none */
 };
 
-/* Block signals until guard and agent handle them. Call it before anything is made that the
- * farewell has to clean up; guard_split() does it otherwise. */
+/* Block signals until guard and agent handle them. Call it before anything is made that the guard
+ * has to clean up; guard_split() does it otherwise. */
 void guard_hold_signals(void);
 
 /*
@@ -49,7 +51,7 @@ void guard_hold_signals(void);
  * once its handlers are installed it unblocks all of them, even those that the caller of ddprun had
  * blocked, so that a job can always be ended.
  */
-DDP_MUST_CHECK ddp_status guard_split(const struct guard_farewell *farewell,
+DDP_MUST_CHECK ddp_status guard_split(const struct guard_duties *duties,
                                       struct guard_agent *ret_agent, struct ddp_error *err);
 
 /* In the agent, when no other process of the job is left: the death of the guard sends no signal

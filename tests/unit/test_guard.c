@@ -24,7 +24,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-static struct guard_farewell farewell;
+static struct guard_duties duties;
 static int said[2]; /* from agent and orphans to the test; end-of-file: they have ended */
 
 static bool ignore_children;
@@ -38,7 +38,7 @@ static _Noreturn void split_and_run(void (*agent)(const struct guard_agent *self
     close(said[0]);
     if (ignore_children)
         signal(SIGCHLD, SIG_IGN);
-    if (guard_split(&farewell, &self, NULL) == DDP_OK)
+    if (guard_split(&duties, &self, NULL) == DDP_OK)
         agent(&self);
     _exit(99);
 }

@@ -3,16 +3,15 @@
 import os
 import signal
 import stat
-import subprocess
 import sys
 import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'lib'))
-from ddprun_run import DDPRUN, MARK, DdprunCase, children, wait_until
+from ddprun_run import DdprunCase, children, wait_until
 from ddprund_run import CONFIG, DDPRUND, DdprundCase
 from nodes import may_unshare
-from strangers import STRANGER, as_stranger, needs_strangers, reachable
+from strangers import STRANGER, as_stranger, needs_strangers
 
 
 @needs_strangers
@@ -132,46 +131,6 @@ class Terminal(DdprunCase):
                             'sys.exit(1)\n')
         job = self.run_job(script)
         self.assertIn(b'  | a\\x9b31mb\\x9b31mc\\x1b[2Jd \xe2\x80\x94\n', job.err_bytes)
-
-
-@needs_strangers
-class Memory(DdprundCase):
-    """Another process of the same user, who is not root: whoever he is, he does not get the token."""
-
-    def test_that_holds_the_token_is_not_to_be_read(self):
-        token = self.folder / 'token'
-        token.write_bytes(Path(self.token('make')).read_bytes())
-        token.chmod(0o600)
-        os.chown(token, STRANGER, STRANGER)
-        for place in (self.folder, self.home, self.tmp):
-            place.chmod(0o1777)
-
-        ddprun, ddprund = reachable(self, DDPRUN), reachable(self, DDPRUND)
-
-        def attack():
-            env = dict(self.env, TMPDIR=str(self.tmp), **{MARK: 'memory'})
-            proof = f'--token-file={token}'
-            with subprocess.Popen([ddprund, '--listen=127.0.0.1:0', proof], env=env, text=True,
-                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as store:
-                endpoint = store.stdout.readline().split()[-1]
-                with subprocess.Popen([ddprun, '--nnodes=2', '--rdzv-backend=c10d', proof,
-                                       f'--rdzv-endpoint={endpoint}', 'true'], env=env,
-                                      stderr=subprocess.DEVNULL) as job:
-                    agent = wait_until(lambda: children(job.pid), 'the agent')[0]
-                    wait_until(lambda: not may_read(agent), 'an agent that hides')
-                    open_to_all = may_read(store.pid)
-                    job.terminate()
-                store.terminate()
-            return open_to_all
-        self.assertFalse(as_stranger(attack))
-
-
-def may_read(pid):
-    try:
-        with open(f'/proc/{pid}/mem', 'rb'):
-            return True
-    except PermissionError:
-        return False
 
 
 class Root(DdprundCase):
