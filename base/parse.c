@@ -6,6 +6,7 @@
 
 #include "error.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -183,6 +184,17 @@ ddp_status ddpi_parse_endpoint(const char *text, struct ddpi_endpoint *ret, stru
     memcpy(endpoint.host, host, host_len);
     *ret = endpoint;
     return DDP_OK;
+}
+
+bool ddpi_host_is_loopback(const char *host)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+    if (inet_pton(AF_INET6, host, &v6) == 1)
+        return IN6_IS_ADDR_LOOPBACK(&v6);
+    return strcasecmp(host, "localhost") == 0;
 }
 
 /* The item of @len bytes at @item of the list @text. */

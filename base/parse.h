@@ -40,6 +40,10 @@ struct ddpi_endpoint {
  * ambiguous where the address ends. */
 ddp_status ddpi_parse_endpoint(const char *text, struct ddpi_endpoint *ret, struct ddp_error *err);
 
+/* Whether @host is an address of the loopback interface, or "localhost": only this machine reaches
+ * it. No resolver is asked. */
+bool ddpi_host_is_loopback(const char *host);
+
 /* "host:port" or "[v6]:port". Returns the length as snprintf() does. */
 size_t ddpi_endpoint_text(const struct ddpi_endpoint *endpoint, char *text, size_t size);
 

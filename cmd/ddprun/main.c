@@ -86,7 +86,7 @@ static void say_remarks(const struct ddprun_options *options, const struct plan 
 /* An attacker that exploits a fault of the listening agent gets the rights of its workers. */
 static void warn_of_root(const struct plan *plan)
 {
-    if (plan->several && !plan_is_loopback(plan->multi.endpoint.host) && secrecy_is_root())
+    if (plan->several && !ddpi_host_is_loopback(plan->multi.endpoint.host) && secrecy_is_root())
         print_message("a job of several nodes runs as root here; start it as another user");
 }
 

@@ -11,11 +11,11 @@
 #include "token_file.h"
 #include "worker_starter.h"
 
-#include <arpa/inet.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 enum {
@@ -96,21 +96,10 @@ static const char *line_template(const struct ddprun_options *options)
 
 /* ---- the store and rank 0 ------------------------------------------------------------------ */
 
-bool plan_is_loopback(const char *host)
-{
-    struct in_addr v4;
-    struct in6_addr v6;
-    if (inet_pton(AF_INET, host, &v4) == 1)
-        return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
-    if (inet_pton(AF_INET6, host, &v6) == 1)
-        return IN6_IS_ADDR_LOOPBACK(&v6);
-    return strcmp(host, "localhost") == 0;
-}
-
 /* The address to listen on. No resolver is asked for "localhost". */
 static const char *listening_address(const char *host)
 {
-    return strcmp(host, "localhost") == 0 ? "127.0.0.1" : host;
+    return strcasecmp(host, "localhost") == 0 ? "127.0.0.1" : host;
 }
 
 static void plan_store(const struct ddprun_options *options, struct meeting *meeting)
@@ -151,7 +140,7 @@ static bool is_alone(const struct ddprun_options *options)
 /* The store listens at the master's address if that is on loopback and no option says otherwise. */
 static void share_store(struct meeting *meeting)
 {
-    if (!plan_is_loopback(meeting->master_addr))
+    if (!ddpi_host_is_loopback(meeting->master_addr))
         return;
     const char *address = listening_address(meeting->master_addr);
     bool elsewhere = strcmp(address, meeting->store_host) != 0 ||
@@ -302,7 +291,7 @@ static void plan_keys(struct plan *plan)
 static bool all_loopback(const struct ddpi_endpoints *endpoints)
 {
     for (uint32_t i = 0; i < endpoints->count; i++)
-        if (!plan_is_loopback(endpoints->at[i].host))
+        if (!ddpi_host_is_loopback(endpoints->at[i].host))
             return false;
     return true;
 }

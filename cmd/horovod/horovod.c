@@ -19,7 +19,7 @@ enum {
     FOR_A_MOMENT_MS = 100,
     STORE_MS = 10000,  /* for the store to answer */
     CONNECTIONS = 512, /* fewer than a connection to the store may have waits */
-    SILENCE_S = 10,
+    CLIENT_MS = 10000,
     BODY_MAX = 4 << 20, /* addresses of one rank for 30,000 others */
     BODY_TOTAL = 64 << 20,
 };
@@ -143,7 +143,7 @@ static ddp_status connect_store(struct horovod *horovod, struct ddp_error *err)
     const struct http_options options = {.ctx = horovod,
                                          .request = on_request,
                                          .max_connections = CONNECTIONS,
-                                         .silence_s = SILENCE_S,
+                                         .limit_ms = CLIENT_MS,
                                          .max_body = BODY_MAX,
                                          .max_body_total = BODY_TOTAL,
                                          .methods = "GET, PUT, DELETE"};

@@ -11,16 +11,16 @@
 
 #include "buf.h"
 #include "error.h"
+#include "http_connections.h"
 #include "http_library.h"
-#include "list.h"
 #include "mem.h"
+#include "parse.h"
 
 #include <limits.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <string.h>
-#include <strings.h>
-#include <unistd.h>
+#include <sys/socket.h>
 
 struct http_server {
     struct http_library mhd;
@@ -30,16 +30,8 @@ struct http_server {
     uv_timer_t timer;
     unsigned handles;  /* not closed yet */
     size_t body_total; /* bytes of all bodies */
-    struct ddpi_list connections;
-    unsigned count;      /* of these */
+    struct http_connections connections;
     bool running, again; /* within MHD_run(); it must be called once more */
-};
-
-/* A connection, from its first byte to its last. */
-struct http_connection {
-    struct ddpi_list of_server; /* in the order in which they began to wait */
-    int fd;
-    bool waits; /* for the head of a request */
 };
 
 /* What the owner sees comes first. */
@@ -49,7 +41,8 @@ struct exchange {
     struct MHD_Connection *connection;
     struct ddpi_buf body;
     size_t counted; /* of @body in the server's sum */
-    bool too_large;
+    bool no_room;   /* for its body, among all */
+    bool refused;   /* by its head: what else comes on the connection is not read */
     bool suspended;
     unsigned status;               /* of the answer; 0: none yet */
     struct MHD_Response *response; /* NULL: no body */
@@ -57,14 +50,23 @@ struct exchange {
 
 /* ---- the library in the loop ----------------------------------------------------------------- */
 
+static uint64_t now_ms(const struct http_server *server)
+{
+    return uv_now(server->poll.loop);
+}
+
 static void on_due(uv_timer_t *timer);
 
 static void set_timer(struct http_server *server)
 {
-    MHD_UNSIGNED_LONG_LONG ms;
+    MHD_UNSIGNED_LONG_LONG own_ms;
+    /* The library sees those that this shuts down through its descriptor. */
+    uint64_t ms = http_connections_expire(&server->connections, now_ms(server));
+    if (server->mhd.MHD_get_timeout(server->daemon, &own_ms) == MHD_YES && own_ms < ms)
+        ms = own_ms;
     /* At least 1 ms: a timer that is due at once fires again before the loop looks at any other
      * handle, so that one client with many requests would stop it. */
-    if (server->mhd.MHD_get_timeout(server->daemon, &ms) == MHD_YES)
+    if (ms < UINT64_MAX)
         uv_timer_start(&server->timer, on_due, ms > 0 ? ms : 1, 0);
     else
         uv_timer_stop(&server->timer);
@@ -102,55 +104,40 @@ static void on_connection(void *ctx, struct MHD_Connection *connection, void **c
                           enum MHD_ConnectionNotificationCode code)
 {
     struct http_server *server = ctx;
-    struct http_connection *own = *context;
     if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
-        if (own != NULL) {
-            ddpi_list_remove(&own->of_server);
-            server->count--;
-        }
-        ddpi_free(own);
+        if (*context != NULL)
+            http_connections_remove(&server->connections, *context);
         return;
     }
     const union MHD_ConnectionInfo *info =
         server->mhd.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    own = ddpi_calloc(1, sizeof *own);
-    if (own == NULL)
-        return; /* it is served, and cannot be evicted */
-    own->fd = info->connect_fd;
-    own->waits = true;
-    ddpi_list_append(&server->connections, &own->of_server);
-    server->count++;
-    *context = own;
+    int fd = info->connect_fd;
+    *context = http_connections_add(&server->connections, fd, now_ms(server));
+    if (*context == NULL) /* nothing would limit its time */
+        shutdown(fd, SHUT_RDWR);
 }
 
-/* The head of a request has come, or its answer has left. */
-static void note_waiting(struct http_server *server, struct MHD_Connection *connection, bool waits)
+/* NULL: there was no memory for it. */
+static struct http_connection *own_of(struct http_server *server, struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *info =
         server->mhd.MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-    struct http_connection *own = info != NULL ? info->socket_context : NULL;
-    if (own == NULL)
-        return;
-    own->waits = waits;
-    ddpi_list_remove(&own->of_server);
-    ddpi_list_append(&server->connections, &own->of_server);
+    return info != NULL ? info->socket_context : NULL;
 }
 
-/* Clients that send a byte now and then never are silent. So when no connection is left, the one
- * that has waited longest for the head of a request makes room. */
-static void make_room(struct http_server *server)
+/* Its client may begin another request, or has an answer to read. */
+static void await_client(struct http_server *server, struct MHD_Connection *connection)
 {
-    if (server->count < server->options.max_connections)
-        return;
-    ddpi_list_for_each (node, &server->connections) {
-        const struct http_connection *own =
-            ddpi_container_of(node, struct http_connection, of_server);
-        if (!own->waits)
-            continue;
-        shutdown(own->fd, SHUT_RDWR);
-        advance(server);
-        return;
-    }
+    struct http_connection *own = own_of(server, connection);
+    if (own != NULL)
+        http_connection_await(&server->connections, own, now_ms(server));
+}
+
+static void await_owner(struct http_server *server, struct MHD_Connection *connection)
+{
+    struct http_connection *own = own_of(server, connection);
+    if (own != NULL)
+        http_connection_pause(own);
 }
 
 /* ---- one request ------------------------------------------------------------------------------
@@ -202,6 +189,8 @@ static void add_headers(struct exchange *exchange)
     if (exchange->status == MHD_HTTP_METHOD_NOT_ALLOWED)
         (void)mhd->MHD_add_response_header(exchange->response, MHD_HTTP_HEADER_ALLOW,
                                            exchange->server->options.methods);
+    if (exchange->refused)
+        (void)mhd->MHD_add_response_header(exchange->response, MHD_HTTP_HEADER_CONNECTION, "close");
     (void)mhd->MHD_add_response_header(exchange->response, "X-Content-Type-Options", "nosniff");
 }
 
@@ -217,17 +206,32 @@ static enum MHD_Result send_response(struct exchange *exchange)
                                           exchange->response);
 }
 
+/* Its head has promised that it is not too large. */
 static void add_body(struct exchange *exchange, const char *bytes, size_t len)
 {
     struct http_server *server = exchange->server;
-    if (exchange->too_large || len > server->options.max_body_total - server->body_total ||
+    if (exchange->no_room || len > server->options.max_body_total - server->body_total ||
         !ddpi_buf_append(&exchange->body, bytes, len)) {
-        exchange->too_large = true;
+        exchange->no_room = true;
         drop_body(exchange);
         return;
     }
     exchange->counted += len;
     server->body_total += len;
+}
+
+static const char *header_of(struct http_server *server, struct MHD_Connection *connection,
+                             const char *name)
+{
+    return server->mhd.MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
+}
+
+/* NULL: only HTTP/1.0, which no browser speaks, may leave it out. */
+static bool names_loopback(const char *host)
+{
+    struct ddpi_endpoint endpoint;
+    return host == NULL || (ddpi_parse_endpoint(host, &endpoint, NULL) == DDP_OK &&
+                            ddpi_host_is_loopback(endpoint.host));
 }
 
 static unsigned ask_owner(struct exchange *exchange, const char *method, const char *path)
@@ -239,25 +243,30 @@ static unsigned ask_owner(struct exchange *exchange, const char *method, const c
     exchange->request = (struct http_request){
         .method = method,
         .path = path,
-        .authorization = server->mhd.MHD_lookup_connection_value(
-            exchange->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION),
+        .authorization = header_of(server, exchange->connection, MHD_HTTP_HEADER_AUTHORIZATION),
+        .names_loopback =
+            names_loopback(header_of(server, exchange->connection, MHD_HTTP_HEADER_HOST)),
         .fd = info != NULL ? info->connect_fd : -1,
         .body = ddpi_buf_head(&exchange->body),
         .body_len = ddpi_buf_len(&exchange->body)};
     return options->request(options->ctx, &exchange->request);
 }
 
-static bool is_host(const char *host, const char *name)
+/* What can be refused before a body comes, is; 0: nothing. Without a length at its head a body
+ * could be refused in its midst only. */
+static unsigned check_head(struct http_server *server, struct MHD_Connection *connection)
 {
-    size_t len = strlen(name);
-    return strncasecmp(host, name, len) == 0 && (host[len] == '\0' || host[len] == ':');
-}
-
-/* NULL: only HTTP/1.0, which no browser speaks, may leave it out. */
-static bool is_this_machine(const char *host)
-{
-    return host == NULL || is_host(host, "127.0.0.1") || is_host(host, "localhost") ||
-           is_host(host, "[::1]");
+    int64_t bytes;
+    const char *len = header_of(server, connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    if (!server->options.any_host &&
+        !names_loopback(header_of(server, connection, MHD_HTTP_HEADER_HOST)))
+        return MHD_HTTP_FORBIDDEN;
+    if (header_of(server, connection, MHD_HTTP_HEADER_TRANSFER_ENCODING) != NULL)
+        return MHD_HTTP_LENGTH_REQUIRED;
+    if (len != NULL &&
+        ddpi_parse_int(len, 0, (int64_t)server->options.max_body, &bytes, NULL) != DDP_OK)
+        return MHD_HTTP_CONTENT_TOO_LARGE;
+    return 0;
 }
 
 static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *connection,
@@ -267,11 +276,9 @@ static enum MHD_Result begin(struct http_server *server, struct MHD_Connection *
     *exchange_of = exchange;
     if (exchange == NULL)
         return MHD_NO;
-    if (server->options.any_host || is_this_machine(server->mhd.MHD_lookup_connection_value(
-                                        connection, MHD_HEADER_KIND, "Host")))
-        return MHD_YES;
-    exchange->status = MHD_HTTP_FORBIDDEN;
-    return send_response(exchange);
+    exchange->status = check_head(server, connection);
+    exchange->refused = exchange->status != 0;
+    return exchange->refused ? send_response(exchange) : MHD_YES;
 }
 
 static enum MHD_Result on_access(void *ctx, struct MHD_Connection *connection, const char *url,
@@ -281,10 +288,8 @@ static enum MHD_Result on_access(void *ctx, struct MHD_Connection *connection, c
     struct http_server *server = ctx;
     struct exchange *exchange = *exchange_of;
     (void)version;
-    if (exchange == NULL) {
-        note_waiting(server, connection, false);
+    if (exchange == NULL)
         return begin(server, connection, exchange_of);
-    }
     if (*upload_len > 0) {
         add_body(exchange, upload, *upload_len);
         *upload_len = 0;
@@ -292,12 +297,13 @@ static enum MHD_Result on_access(void *ctx, struct MHD_Connection *connection, c
     }
     if (exchange->status == 0) {
         unsigned status =
-            exchange->too_large ? MHD_HTTP_CONTENT_TOO_LARGE : ask_owner(exchange, method, url);
+            exchange->no_room ? MHD_HTTP_SERVICE_UNAVAILABLE : ask_owner(exchange, method, url);
         exchange->status = status != 0 ? status : exchange->status;
     }
     if (exchange->status != 0)
         return send_response(exchange);
     exchange->suspended = true;
+    await_owner(server, connection);
     server->mhd.MHD_suspend_connection(connection);
     return MHD_YES;
 }
@@ -306,7 +312,7 @@ static void on_completed(void *ctx, struct MHD_Connection *connection, void **ex
                          enum MHD_RequestTerminationCode how)
 {
     (void)how;
-    note_waiting(ctx, connection, true);
+    await_client(ctx, connection);
     if (*exchange_of != NULL)
         exchange_destroy(*exchange_of);
     *exchange_of = NULL;
@@ -326,6 +332,7 @@ void http_answer(struct http_request *request, unsigned status, const char *type
     if (!exchange->suspended)
         return; /* on_access() has called, and sends it */
     exchange->suspended = false;
+    await_client(server, exchange->connection);
     server->mhd.MHD_resume_connection(exchange->connection);
     advance(server);
 }
@@ -345,8 +352,8 @@ static ddp_status start_daemon(struct http_server *server, struct ddp_error *err
         MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
         on_access, server, MHD_OPTION_EXTERNAL_LOGGER, on_log, NULL, MHD_OPTION_NOTIFY_COMPLETED,
         on_completed, server, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,
-        MHD_OPTION_CONNECTION_LIMIT, options->max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
-        options->silence_s, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_LIMIT, options->max_connections, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_END);
     return server->daemon != NULL
                ? DDP_OK
                : ddpi_error_set(err, DDP_E_SYSTEM,
@@ -374,7 +381,7 @@ ddp_status http_server_create(uv_loop_t *loop, const struct http_options *option
     if (server == NULL)
         return ddpi_error_nomem(err, sizeof *server);
     server->options = *options;
-    ddpi_list_init(&server->connections);
+    http_connections_init(&server->connections, options->max_connections, options->limit_ms);
     ddp_status status = http_library_load(&server->mhd, err);
     if (status == DDP_OK)
         status = start_daemon(server, err);
@@ -394,7 +401,8 @@ void http_server_take(struct http_server *server, int fd, const struct sockaddr 
 {
     socklen_t len =
         peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
-    make_room(server);
+    if (http_connections_make_room(&server->connections))
+        advance(server);
     /* On failure it closes the descriptor. */
     (void)server->mhd.MHD_add_connection(server->daemon, fd, peer, len);
     advance(server);

@@ -5,9 +5,13 @@
  * http_server_create() loads it, so a program that nobody asks does not pay for it.
  *
  * Bounded: connections, the head (32 KiB) and the body of a request, all bodies together, and the
- * time for which a connection may be silent. Unless the server is for other machines too, a request
- * whose Host is a name other than localhost is refused with 403: a page in a browser, whose name
- * was made to point to this machine, sends one.
+ * time that a client takes (http_connections.h). When all connections are in use, the client that
+ * has taken longest makes room. A body that is too large is refused by its Content-Length; one
+ * without that, a chunked one, is not taken.
+ *
+ * Unless the server is for other machines too, a request whose Host is neither localhost nor a
+ * loopback address is refused with 403: a page in a browser, whose name was made to point to this
+ * machine, sends such a one.
  */
 #ifndef CMD_HTTP_SERVER_H
 #define CMD_HTTP_SERVER_H
@@ -15,6 +19,7 @@
 #include <ddprun/status.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/socket.h>
 #include <uv.h>
 
@@ -26,6 +31,7 @@ struct http_request {
     const char *method;        /* "GET" */
     const char *path;          /* without the query; %XX is decoded */
     const char *authorization; /* the header of that name; NULL: none */
+    bool names_loopback;       /* its Host does, or it has none */
     int fd;                    /* of the connection, to ask who is at its other end */
     const void *body;
     size_t body_len;
@@ -37,8 +43,8 @@ struct http_options {
      * status other than 0, which has no body. 401 asks for a bearer token. */
     unsigned (*request)(void *ctx, struct http_request *request);
     unsigned max_connections;
-    unsigned silence_s; /* closes a connection */
-    size_t max_body;    /* of one request */
+    uint64_t limit_ms; /* for a client to send a request and to read the answer */
+    size_t max_body;   /* of one request */
     size_t max_body_total;
     const char *methods; /* what a 405 names: "GET, HEAD" */
     bool any_host;       /* for other machines, too: the owner checks what requests authorize */

@@ -106,6 +106,7 @@ ddp_status metrics_config_make(struct metrics_config *config, const struct metri
 {
     *config = (struct metrics_config){.fd = -1,
                                       .textfile = text_or_null(wish->textfile),
+                                      .token_named = wish->token_file != NULL,
                                       .trust_local_users = wish->trust_local_users};
     ddp_status status = config->textfile != NULL ? check_textfile(config->textfile, err) : DDP_OK;
     if (status == DDP_OK && text_or_null(wish->listen) != NULL)

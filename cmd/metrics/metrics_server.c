@@ -1,7 +1,7 @@
 /*
  * metrics_server.c - see metrics_server.h. Owns the listener, the HTTP server and the watch of the
  * job. Its answers never wait for the store longer than STORE_MS; a scraper that does not read
- * costs a connection of CONNECTIONS until SILENCE_S.
+ * costs a connection of CONNECTIONS for CLIENT_MS.
  */
 #include "metrics_server.h"
 
@@ -29,7 +29,7 @@ enum {
     LATER_MS = 1000,
     STORE_MS = 1000,
     CONNECTIONS = 64,
-    SILENCE_S = 10,
+    CLIENT_MS = 10000,
     BODY_MAX = 1024,
     BODY_TOTAL = 64 * 1024,
     TEXT_MAX = 16 << 20,
@@ -160,33 +160,40 @@ static bool has_token(const struct metrics_server *server, const struct http_req
     return strlen(given) == len && sodium_memcmp(given, server->config->token, len) == 0;
 }
 
-static bool is_own_user(struct metrics_server *server, int fd)
+/* The ends of a connection; false: the client has closed it. */
+static bool find_ends(int fd, struct ddpi_end *ret_here, struct ddpi_end *ret_there)
 {
     struct sockaddr_storage own = {.ss_family = AF_UNSPEC}, peer = {.ss_family = AF_UNSPEC};
     socklen_t own_len = sizeof own, peer_len = sizeof peer;
-    uint32_t owner;
-    bool known;
     if (getsockname(fd, (struct sockaddr *)&own, &own_len) != 0 ||
         getpeername(fd, (struct sockaddr *)&peer, &peer_len) != 0)
         return false;
-    const struct ddpi_end here = ddpi_end_of((const struct sockaddr *)&own);
-    const struct ddpi_end there = ddpi_end_of((const struct sockaddr *)&peer);
-    return ddpi_owners_ours(&server->owners, &there, &here, &owner, &known);
+    *ret_here = ddpi_end_of((const struct sockaddr *)&own);
+    *ret_there = ddpi_end_of((const struct sockaddr *)&peer);
+    return true;
 }
 
 enum audience { ANYBODY, THIS_MACHINE, THE_USER };
 
+/* Without a token it matters who is at the other end; with a Host of another name that may be the
+ * user's browser, with a page of somebody else. */
 static bool may_see(struct metrics_server *server, const struct http_request *request,
                     enum audience audience)
 {
+    struct ddpi_end here, there;
+    uint32_t owner;
+    bool known;
     if (audience == ANYBODY || has_token(server, request))
         return true;
-    if (server->config->beyond)
+    if (!request->names_loopback || !find_ends(request->fd, &here, &there) ||
+        !ddpi_address_is_loopback(&there.address))
         return false;
-    if (server->config->token[0] != '\0') /* a proxy of this user may be at the other end */
-        return audience == THIS_MACHINE;
-    return audience == THIS_MACHINE || server->config->trust_local_users ||
-           is_own_user(server, request->fd);
+    if (audience == THIS_MACHINE)
+        return true;
+    if (server->config->token_named) /* a proxy of this user may be at the other end */
+        return false;
+    return server->config->trust_local_users ||
+           ddpi_owners_ours(&server->owners, &there, &here, &owner, &known);
 }
 
 /* ---- requests ----------------------------------------------------------------------------------
@@ -400,7 +407,7 @@ static bool is_ready(struct metrics_server *server)
     const struct http_options options = {.ctx = server,
                                          .request = on_request,
                                          .max_connections = CONNECTIONS,
-                                         .silence_s = SILENCE_S,
+                                         .limit_ms = CLIENT_MS,
                                          .max_body = BODY_MAX,
                                          .max_body_total = BODY_TOTAL,
                                          .methods = "GET, HEAD",

@@ -7,9 +7,9 @@
  *     GET /status.json  the job, as ddpctl status --json shows it, and its latest generations
  *     GET /tail/RANK    the last lines that the worker of that local rank wrote to stderr
  *
- * On loopback any user of this machine gets the first three, and the user of the job all, unless a
- * token was named. At an address that other machines can reach, all but the page and /healthz need
- * the token as a bearer token.
+ * Over loopback any user of this machine gets the first three, and the user of the job all, unless
+ * a token was named. Over another address all but the page and /healthz need the token as a bearer
+ * token.
  *
  * It costs a launch one listening socket: the HTTP server is loaded, and the store connected to,
  * a second after the start, or at the first request.
@@ -29,6 +29,7 @@ struct metrics_config {
     int fd;                         /* listens; -1: nobody is served */
     bool beyond;                    /* other machines can reach it */
     char token[METRICS_TOKEN_SIZE]; /* in hex; "": none */
+    bool token_named;               /* by the user, who wants it asked for over loopback, too */
     const char *textfile;           /* written every METRICS_FILE_MS; NULL: none */
     bool trust_local_users;
 };

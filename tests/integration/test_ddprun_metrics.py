@@ -17,21 +17,61 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DdprunCase, wait_until
+from ddprun_run import ROOT, DdprunCase, wait_until
 from ddprund_run import DDPRUND
 from nodes import free_port
-from strangers import as_stranger, needs_strangers
+from strangers import as_stranger, can_become_one, needs_strangers
 
 USAGE, CONFIG = 2, 78
 HAS_HTTP = os.environ.get('DDPRUN_HAS_HTTP', '1') == '1'
 WORKER = 'echo "up $RANK" >&2; until [ -e end ]; do sleep 0.02; done'
 
 
-def head_of(port, path, method='GET'):
+LISTENS = '0A'  # a state in /proc/net/tcp
+
+# What a client may have sent when it does nothing more, or only a byte now and then.
+HELD = (b'GET', b'POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1024\r\n\r\n',
+        b'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n' * 500)  # and reads none of the answers
+
+
+def answer_to(port, text):
+    """The status of the answer to @text, with which the connection ends."""
+    with socket.create_connection(('127.0.0.1', port)) as sock:
+        sock.sendall(text.encode())
+        answer = b''
+        while data := sock.recv(65536):
+            answer += data
+        return int(answer.split()[1])
+
+
+def connections_of(port):
+    """How many a process has open that listens there. The kernel keeps others for a while, of no process."""
+    rows = [line.split() for line in Path('/proc/net/tcp').read_text().splitlines()[1:]]
+    return sum(row[1].endswith(f':{port:04X}') and row[3] != LISTENS and row[9] != '0' for row in rows)
+
+
+def documented_table():
+    """The rows of the table 'Who may see it': paths, then a cell for each kind of reader."""
+    text = (ROOT / 'docs/observing.md').read_text().partition('## Who may see it')[2].partition('\n## ')[0]
+    rows = [[cell.strip() for cell in line.strip('|').split('|')] for line in text.splitlines() if line.startswith('| `')]
+    return [[[path.replace('RANK', '0') for path in re.findall('`(.*?)`', row[0])], *row[1:]] for row in rows]
+
+
+def own_address():
+    """An address of this machine that is not of loopback; None: it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(('192.0.2.1', 9))  # nothing is sent
+        except OSError:
+            return None
+        return sock.getsockname()[0]
+
+
+def head_of(port, path, method='GET', **headers):
     """The headers of the answer."""
     server = http.client.HTTPConnection('127.0.0.1', port)
     try:
-        server.request(method, path)
+        server.request(method, path, headers=headers)
         return server.getresponse().headers
     finally:
         server.close()
@@ -186,18 +226,60 @@ class OneNode(MetricsCase):
             for client in clients:
                 client.join()
 
+    def hold(self, begin):
+        """A connection whose request or answer never ends."""
+        sock = socket.socket()
+        self.addCleanup(sock.close)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.connect(('127.0.0.1', self.port))
+        sock.setblocking(False)
+        with contextlib.suppress(OSError):
+            sock.send(begin)
+        return sock
+
     def test_clients_that_hold_all_connections(self):
-        """By a byte now and then; the one that has waited longest makes room."""
+        """The one that has taken longest makes room, whatever it is at."""
         job = self.started()
-        idle = [socket.create_connection(('127.0.0.1', self.port)) for _ in range(80)]
-        for sock in idle:
-            with contextlib.suppress(OSError):
-                sock.sendall(b'G')
-        for _ in range(3):
-            self.assertEqual(ask(self.port, '/healthz')[0], 200)
+        for begin in HELD:
+            held = [self.hold(begin) for _ in range(80)]
+            for _ in range(3):
+                self.assertEqual(ask(self.port, '/healthz')[0], 200, begin)
+            for sock in held:
+                sock.close()
         self.end(job)
-        for sock in idle:
-            sock.close()
+
+    def test_clients_that_take_too_long(self):
+        """A byte now and then gets nobody more time."""
+        job = self.started()
+        held = [self.hold(begin) for begin in HELD]
+        wait_until(lambda: connections_of(self.port) == len(held), 'the clients')
+
+        def gone():
+            for sock in held:
+                with contextlib.suppress(OSError):
+                    sock.send(b'x')
+            return connections_of(self.port) == 0
+        wait_until(gone, 'their end')
+        self.end(job)
+
+    def test_bodies_are_refused_by_their_heads(self):
+        job = self.started()
+        for method in ('GET', 'HEAD', 'POST'):
+            for header, status in (('Content-Length: 1025', 413), ('Content-Length: 9999999999', 413),
+                                   ('Transfer-Encoding: chunked', 411), ('Content-Length: 1\r\nTransfer-Encoding: chunked', 411)):
+                head = f'{method} /healthz HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n'
+                self.assertEqual(answer_to(self.port, head), status, head)
+        head = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 1024\r\n\r\n'
+        self.assertEqual(answer_to(self.port, head + 1024 * 'x'), 200)
+        self.end(job)
+
+    def test_hosts_that_mean_this_machine(self):
+        job = self.started(listen=f'127.0.0.2:{self.port}')
+        for host, status in (('127.0.0.2', 200), (f'127.0.0.2:{self.port}', 200), ('127.0.0.1', 200), ('LOCALHOST', 200),
+                             ('[::1]', 200), ('127.0.0.2.evil.example', 403), ('127.evil', 403), ('10.0.0.1', 403),
+                             ('localhost.evil.example', 403), ('', 403), ('[::1', 403)):
+            self.assertEqual(ask(self.port, '/healthz', '127.0.0.2', Host=host)[0], status, host)
+        self.end(job)
 
     def test_a_token_that_was_named(self):
         """A proxy of the same user may be at the other end."""
@@ -219,17 +301,40 @@ class OneNode(MetricsCase):
         self.assertEqual(seen, {'/': 200, '/healthz': 200, '/metrics': 200, '/status.json': 401, '/tail/0': 401})
         self.end(job)
 
-    def test_beyond_loopback(self):
+    def assert_as_documented(self, host, column, asked=ask):
+        for paths, *cells in documented_table():
+            for path in paths:
+                expected = 200 if cells[column].startswith('yes') else 401
+                self.assertEqual(asked(self.port, path, host)[0], expected, (path, host, column))
+
+    def test_the_table_of_the_documentation(self):
+        for listen in (f'127.0.0.1:{self.port}', f'0.0.0.0:{self.port}'):
+            job = self.started(listen=listen)
+            self.assert_as_documented('127.0.0.1', 1)
+            if can_become_one():
+                self.assert_as_documented('127.0.0.1', 0, lambda *words: as_stranger(lambda: ask(*words)))
+            if listen.startswith('0.0.0.0') and own_address():
+                self.assert_as_documented(own_address(), 2)
+            self.end(job)
+            (self.folder / 'end').unlink()
+
+    def test_a_page_of_another_name_beyond_loopback(self):
+        """The user's browser shows it, and its name points to this machine."""
+        job = self.started(listen=f'0.0.0.0:{self.port}')
+        for path in ('/metrics', '/status.json', '/tail/0'):
+            self.assertEqual(ask(self.port, path, Host='evil.example')[0], 401, path)
+        self.end(job)
+
+    def test_the_token_beyond_loopback(self):
+        """It is asked of every request but those over loopback."""
         job = self.started(listen=f'0.0.0.0:{self.port}')
         token = (self.folder / 'config/ddprun/metrics-token').read_text().strip()
         self.assertRegex(token, r'\A[0-9a-f]{64}\Z')
         self.assertEqual((self.folder / 'config/ddprun/metrics-token').stat().st_mode & 0o777, 0o600)
         for path in ('/metrics', '/status.json', '/tail/0'):
-            self.assertEqual(ask(self.port, path)[0], 401, path)
-            self.assertEqual(head_of(self.port, path)['WWW-Authenticate'], 'Bearer')
+            self.assertEqual(head_of(self.port, path, Host='node7.example')['WWW-Authenticate'], 'Bearer')
             for wrong in (f'Bearer {token[:-1]}', f'Bearer {token}0', f'Basic {token}', token, 'Bearer '):
-                self.assertEqual(ask(self.port, path, Authorization=wrong)[0], 401, wrong)
-            self.assertEqual(ask(self.port, path, Authorization=f'Bearer {token}')[0], 200, path)
+                self.assertEqual(ask(self.port, path, Authorization=wrong, Host='node7.example')[0], 401, wrong)
             self.assertEqual(ask(self.port, path, Authorization=f'Bearer {token}', Host='node7.example')[0], 200, path)
         self.assertEqual([ask(self.port, path)[0] for path in ('/', '/healthz')], [200, 200])
         self.end(job)

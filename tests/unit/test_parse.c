@@ -448,6 +448,17 @@ START_TEST(variables_of_an_environment)
 }
 END_TEST
 
+START_TEST(hosts_of_loopback)
+{
+    static const char *const yes[] = {"localhost", "LocalHost", "127.0.0.1", "127.9.9.9", "::1"};
+    static const char *const no[] = {"", "node1", "10.0.0.1", "127.example.org", "::2", "0.0.0.0"};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        ck_assert_msg(ddpi_host_is_loopback(yes[i]), "'%s'", yes[i]);
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        ck_assert_msg(!ddpi_host_is_loopback(no[i]), "'%s'", no[i]);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("parse");
@@ -459,7 +470,7 @@ Suite *test_suite(void)
     TCase *names = tcase_create("names");
     ADD_TESTS(names, endpoints, lists_of_endpoints, host_names_have_a_limit,
               the_sentence_names_port_and_endpoint, lists_are_walked_item_by_item,
-              variables_of_an_environment);
+              hosts_of_loopback, variables_of_an_environment);
     suite_add_tcase(suite, names);
     return suite;
 }

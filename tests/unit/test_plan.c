@@ -118,17 +118,6 @@ START_TEST(an_endpoint_elsewhere_is_a_store)
 }
 END_TEST
 
-START_TEST(loopback)
-{
-    static const char *const yes[] = {"localhost", "127.0.0.1", "127.9.9.9", "::1"};
-    static const char *const no[] = {"", "node1", "10.0.0.1", "127.example.org", "::2", "0.0.0.0"};
-    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
-        ck_assert_msg(plan_is_loopback(yes[i]), "'%s'", yes[i]);
-    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
-        ck_assert_msg(!plan_is_loopback(no[i]), "'%s'", no[i]);
-}
-END_TEST
-
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("plan");
@@ -136,7 +125,6 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, where_they_meet, 0, sizeof rows / sizeof *rows);
     tcase_add_test(tcase, the_only_worker_hosts_its_own_store);
     tcase_add_test(tcase, an_endpoint_elsewhere_is_a_store);
-    tcase_add_test(tcase, loopback);
     suite_add_tcase(suite, tcase);
     return suite;
 }
