@@ -57,6 +57,7 @@ struct run {
     struct metrics_server metrics;
     struct ddpi_server *server;                 /* the store of a job of one node */
     struct ddpi_log log;                        /* of that server */
+    char job[DDPI_JOB_MAX + 1];                 /* its name there */
     char prefix[sizeof "job//" + DDPI_JOB_MAX]; /* of the job's keys there, for ddpctl dump */
     struct leash *leash;                        /* NULL: there is none */
     struct master_port master;                  /* not reserved if the store is the master */
@@ -208,16 +209,15 @@ static ddp_status open_single(const struct plan *plan, const struct guard_agent 
     store.flags = 0; /* it is in this process */
     run->single.begin = on_single_begin;
     run->single.show = show_single;
-    run->single.job =
-        ddpi_job_valid(plan->agent.run_id, strlen(plan->agent.run_id)) ? plan->agent.run_id : NULL;
     run->single.ctx = run;
-    if (run->single.job != NULL)
-        snprintf(run->prefix, sizeof run->prefix, "job/%s/", run->single.job);
+    ddpi_job_name(plan->agent.run_id, run->job);
+    run->single.job = run->job;
+    snprintf(run->prefix, sizeof run->prefix, "job/%s/", run->job);
     struct ddp_store_options asked = store;
     asked.prefix = run->prefix;
     flight_answers_open(&run->flight, &run->loop, &asked, &run->membership.agent);
-    metrics_server_open(&run->metrics, &run->loop, &plan->metrics, &store,
-                        run->single.job != NULL ? run->single.job : "none", &run->membership);
+    metrics_server_open(&run->metrics, &run->loop, &plan->metrics, &store, run->job,
+                        &run->membership);
     serve_horovod(plan, run, &store);
     snprintf(run->horovod.place.interface, sizeof run->horovod.place.interface, "lo");
     return single_node_init(&run->single, &run->loop, &run->membership, err);

@@ -60,16 +60,33 @@ bool ddpi_role_of_name(const char *name, enum ddpi_role *ret)
     return false;
 }
 
-bool ddpi_job_valid(const char *name, size_t len)
+static bool may_be_in_name(char c)
 {
     static const char allowed[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+    return memchr(allowed, c, sizeof allowed - 1) != NULL;
+}
+
+bool ddpi_job_valid(const char *name, size_t len)
+{
     if (len == 0 || len > DDPI_JOB_MAX || name[0] == '.' || (len == 1 && name[0] == '-'))
         return false;
     for (size_t i = 0; i < len; i++)
-        if (memchr(allowed, name[i], sizeof allowed - 1) == NULL)
+        if (!may_be_in_name(name[i]))
             return false;
     return true;
+}
+
+void ddpi_job_name(const char *text, char ret[DDPI_JOB_MAX + 1])
+{
+    size_t len = strnlen(text, DDPI_JOB_MAX);
+    for (size_t i = 0; i < len; i++)
+        ret[i] = may_be_in_name(text[i]) ? text[i] : '_';
+    ret[len] = '\0';
+    if (len == 0 || !ddpi_job_valid(ret, len)) { /* it begins with '.', or is "-" */
+        ret[0] = '_';
+        ret[len > 0 ? len : 1] = '\0';
+    }
 }
 
 /* --- keys --- */

@@ -57,6 +57,10 @@ bool ddpi_role_of_name(const char *name, enum ddpi_role *ret);
  * job" in a key file. */
 bool ddpi_job_valid(const char *name, size_t len);
 
+/* A valid name for the job that its user calls @text: '_' stands for each byte that a name must not
+ * have, and what is too long is cut. The same as @text if that is valid. */
+void ddpi_job_name(const char *text, char ret[DDPI_JOB_MAX + 1]);
+
 /* --- keys --- */
 
 /* RFC 5869 with SHA-256. @len is at most 255 * 32. */

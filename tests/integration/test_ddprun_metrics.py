@@ -157,6 +157,16 @@ class OneNode(MetricsCase):
         self.assertEqual(value_of(metrics, 'ddprun_recovery_seconds_count{phase="running"}'), 1)
         self.end(job)
 
+    def test_a_job_whose_id_is_no_name(self):
+        """Only the store of several nodes needs one; here any id goes, and is shown as a name."""
+        given = 'exp/1 "' + 70 * 'x'
+        job = self.started(f'--rdzv-id={given}')
+        status = self.status(lambda status: status['job'].get('state') == 'running' and
+                             [len(node['workers']) for node in status['job']['nodes']] == [2])
+        self.assertEqual(status['job']['job'], 'exp_1__' + 57 * 'x')
+        self.assertEqual(value_of(ask(self.port, '/metrics')[1], 'ddprun_workers{state="running"}'), 2)
+        self.end(job)
+
     def test_it_says_where_it_is_shown(self):
         job = self.started(listen='0')
         port = int(re.search(r'the job is shown at http://127\.0\.0\.1:(\d+)/', job.err)[1])

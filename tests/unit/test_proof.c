@@ -86,6 +86,24 @@ START_TEST(names_of_jobs)
 }
 END_TEST
 
+START_TEST(each_text_has_a_name)
+{
+    static const struct {
+        const char *text, *name;
+    } rows[] = {{"a.b-C_9", "a.b-C_9"}, {"exp/1", "exp_1"}, {"a\"b\n", "a_b_"}, {".a", "_a"},
+                {"..", "_."},           {"-", "_"},         {"", "_"},          {"\xc3\xa4", "__"}};
+    char name[DDPI_JOB_MAX + 1], text[2 * DDPI_JOB_MAX] = "";
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ddpi_job_name(rows[i].text, name);
+        ck_assert_str_eq(name, rows[i].name);
+        ck_assert(ddpi_job_valid(name, strlen(name)));
+    }
+    memset(text, 'j', sizeof text - 1);
+    ddpi_job_name(text, name);
+    ck_assert(strlen(name) == DDPI_JOB_MAX && ddpi_job_valid(name, DDPI_JOB_MAX));
+}
+END_TEST
+
 static const struct ddpi_credential token = {
     .is_token = true,
     .secret = {1, 2, 3, 4, 5, 6, 7, 8, 9},
@@ -297,7 +315,7 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("auth");
     TCase *keys = tcase_create("keys");
-    ADD_TESTS(keys, hkdf_vectors, roles_have_names, names_of_jobs,
+    ADD_TESTS(keys, hkdf_vectors, roles_have_names, names_of_jobs, each_text_has_a_name,
               each_identity_has_a_key_of_its_own, a_key_is_of_one_identity_only);
     suite_add_tcase(suite, keys);
     TCase *handshakes = tcase_create("handshakes");
