@@ -6,7 +6,8 @@
  *
  * A process takes the key if it does not exist (the lease of the leader is over), if the leader's
  * process is seen to be dead, or if the key names a process at this one's own address in this very
- * kernel, which must then have died before. The transaction compares that nobody else was faster.
+ * kernel, which must then have died before (etcd_place.h). The transaction compares that nobody
+ * else was faster.
  */
 #include "error.h"
 #include "etcd_store_state.h"

@@ -7,10 +7,8 @@
 #include "mem.h"
 #include "token_file.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <unistd.h>
 
 DDPI_SM_DEFINE(ddpi_etcd_store, ETCD_STORE_STATES);
 
@@ -140,18 +138,6 @@ static void on_timer(uv_timer_t *timer)
 
 /* --- opening --- */
 
-static void read_place(char ret[ETCD_PLACE_CHARS])
-{
-    char boot[40] = "", network[40] = "";
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    ssize_t len = fd >= 0 ? read(fd, boot, 36) : -1;
-    if (fd >= 0)
-        close(fd);
-    ret[0] = '\0';
-    if (len == 36 && readlink("/proc/self/ns/net", network, sizeof network - 1) > 0)
-        snprintf(ret, ETCD_PLACE_CHARS, "%s %s", boot, network);
-}
-
 static void describe_self(struct ddpi_etcd_store *store)
 {
     uint64_t number[2];
@@ -160,7 +146,7 @@ static void describe_self(struct ddpi_etcd_store *store)
     snprintf(self->process, sizeof self->process, "%016" PRIx64 "%016" PRIx64, number[0],
              number[1]);
     snprintf(self->endpoint, sizeof self->endpoint, "%s", store->options.endpoint);
-    read_place(self->place);
+    snprintf(self->place, sizeof self->place, "%s", store->place.text);
 }
 
 static void init_store(struct ddpi_etcd_store *store, uv_loop_t *loop,
@@ -191,6 +177,12 @@ ddp_status ddpi_etcd_store_open(uv_loop_t *loop, const struct ddpi_etcd_store_op
     struct ddpi_etcd_store *store = ddpi_calloc(1, sizeof(*store));
     if (store == NULL)
         return ddpi_error_nomem(err, sizeof(*store));
+    ddp_status status =
+        ddpi_etcd_place_take(&store->place, options->address->prefix, options->endpoint, err);
+    if (status != DDP_OK) {
+        ddpi_free(store);
+        return status;
+    }
     init_store(store, loop, options);
     const struct ddpi_etcd_client_options client = {
         .address = options->address,
@@ -200,7 +192,7 @@ ddp_status ddpi_etcd_store_open(uv_loop_t *loop, const struct ddpi_etcd_store_op
         .away = on_away,
         .back = on_back,
         .ctx = store};
-    ddp_status status = ddpi_etcd_client_create(loop, &client, &store->client, err);
+    status = ddpi_etcd_client_create(loop, &client, &store->client, err);
     if (status == DDP_OK) {
         const struct ddpi_etcd_pulse_hooks hooks = {ddpi_etcd_on_alive, ddpi_etcd_on_dead, store};
         status = ddpi_etcd_pulse_create(loop, &hooks, &store->pulse, err);
@@ -208,6 +200,7 @@ ddp_status ddpi_etcd_store_open(uv_loop_t *loop, const struct ddpi_etcd_store_op
             ddpi_etcd_client_destroy(store->client);
     }
     if (status != DDP_OK) {
+        ddpi_etcd_place_leave(&store->place);
         ddpi_free(store);
         return status;
     }
@@ -230,6 +223,7 @@ static void on_store_handle_closed(uv_handle_t *handle)
         return;
     ddpi_etcd_call_finish(store->client, &store->lease.revoke);
     ddpi_etcd_client_destroy(store->client);
+    ddpi_etcd_place_leave(&store->place);
     ddpi_free(store);
 }
 

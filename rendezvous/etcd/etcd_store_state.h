@@ -8,6 +8,7 @@
 
 #include "etcd_client.h"
 #include "etcd_load.h"
+#include "etcd_place.h"
 #include "etcd_pulse.h"
 #include "etcd_store.h"
 #include "sm.h"
@@ -23,7 +24,7 @@
 
 DDPI_SM_DECLARE(ddpi_etcd_store, ETCD_STORE_STATES);
 
-enum { ETCD_ENDPOINT_MAX = 300, ETCD_PROCESS_CHARS = 33, ETCD_PLACE_CHARS = 96 };
+enum { ETCD_ENDPOINT_MAX = 300, ETCD_PROCESS_CHARS = 33 };
 
 /* What the leader's key says. */
 struct ddpi_etcd_leader {
@@ -32,9 +33,9 @@ struct ddpi_etcd_leader {
     uint64_t lease;
     char endpoint[ETCD_ENDPOINT_MAX];
     char process[ETCD_PROCESS_CHARS]; /* a random number of the process, in hexadecimal digits */
-    /* The kernel and its network in which the process runs, by which a process knows that another
-     * one with its address must be dead; "": not known. */
-    char place[ETCD_PLACE_CHARS];
+    /* Where it runs (etcd_place.h), by which a process knows that another one with its address must
+     * be dead; "": not known. */
+    char place[DDPI_ETCD_PLACE_CHARS];
 };
 
 struct ddpi_etcd_store {
@@ -48,6 +49,7 @@ struct ddpi_etcd_store {
     char leader_key[DDPI_ETCD_ROOT_MAX + 8];
     char meta_key[DDPI_ETCD_ROOT_MAX + 8];
     struct ddpi_etcd_leader self;
+    struct ddpi_etcd_place place;
     uv_timer_t timer;       /* the next look at the leader, or try */
     unsigned handles;       /* not closed yet, of this one and the two of the lease */
     uint64_t complained_ms; /* that etcd does not answer; 0: not yet */

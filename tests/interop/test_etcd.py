@@ -412,6 +412,18 @@ class OneMember(EtcdCase):
         self.assertEqual(job.wait(), CONFIG, job.err)
         self.assertIn('is not a regular file', job.err)
 
+    def test_two_with_one_address(self):
+        """They would take the leadership from each other for ever."""
+        address = f'--advertise=localhost:{self.ports[0]}'
+        first = self.leader(0, address)
+        second = self.daemon(f'--listen=127.0.0.1:{self.ports[1]}', f'--state={self.etcd.address()}', address)
+        second.wait()
+        self.assert_sentence(second, CONFIG, f'already serves this state as localhost:{self.ports[0]}', '--advertise',
+                             program='ddprund')
+        self.assertEqual(self.stats(first.endpoint)['waits'], 0)  # it leads on
+        self.kill(first)
+        self.stop(self.leader(1, address))
+
     def test_no_etcd_yet(self):
         self.etcd.members[0].kill()
         job = self.store(0)
