@@ -28,8 +28,8 @@ static void lapse_now(struct ddpi_etcd_store *store, const char *how)
     if (store->sm.state == ETCD_CAMPAIGNING)
         return; /* the campaign fails, and begins anew */
     ddpi_error_set(&why, DDP_E_CLOSED,
-                   "the lease of this store in etcd is over (%s), so another ddprund may lead now; "
-                   "this one stops serving",
+                   "another ddprund may lead now, so this one stops serving: its lease in etcd is "
+                   "over (%s)",
                    how);
     ddpi_etcd_give_up(store, &why);
 }
@@ -37,17 +37,33 @@ static void lapse_now(struct ddpi_etcd_store *store, const char *how)
 static void on_lapse(uv_timer_t *timer)
 {
     struct ddpi_etcd_store *store = timer->data;
+    const char *why = store->lease.failure.msg;
     if (!ddpi_etcd_lease_is_valid(store))
-        lapse_now(store, "etcd has not renewed it in time");
+        lapse_now(store, *why != '\0' ? why : "etcd has not renewed it in time");
 }
 
 static void on_beat(uv_timer_t *timer);
+
+/* A renewal has failed: try again until the lease is over. */
+static void beat_again(struct ddpi_etcd_store *store, const struct ddpi_etcd_outcome *outcome)
+{
+    struct ddp_error *why = &store->lease.failure;
+    if (outcome->status != DDP_OK)
+        *why = *outcome->err;
+    else if (outcome->reply->code != DDPI_ETCD_OK)
+        ddpi_etcd_explain(store, outcome->reply, why);
+    else
+        ddpi_error_set(why, DDP_E_PROTOCOL, "etcd's answer to a renewal is none");
+    ddpi_etcd_complain(store, why);
+    uv_timer_start(&store->lease.beat, on_beat, RETRY_MS, 0);
+}
 
 /* etcd has promised @ttl_s from a moment that was after @begun_ms. */
 static void extend(struct ddpi_etcd_store *store, uint64_t begun_ms, uint64_t ttl_s)
 {
     uint64_t ttl_ms = ttl_s * 1000;
     store->lease.ttl_ms = ttl_ms;
+    store->lease.failure.msg[0] = '\0';
     store->lease.valid_until_ms = begun_ms + ttl_ms - ttl_ms / CLOCK_MARGIN;
     uint64_t now_ms = ddpi_etcd_now_ms();
     uint64_t until_ms = store->lease.valid_until_ms;
@@ -63,7 +79,7 @@ static void on_own_key(struct ddpi_etcd_call *call, const struct ddpi_etcd_outco
     struct ddp_error why;
     if (outcome->status != DDP_OK || outcome->reply->code != DDPI_ETCD_OK ||
         ddpi_etcd_read_leader(outcome->reply->root, &leader, &why) != DDP_OK) {
-        uv_timer_start(&store->lease.beat, on_beat, RETRY_MS, 0); /* until the lease is over */
+        beat_again(store, outcome);
         return;
     }
     if (leader.exists && leader.mod_revision == store->self.mod_revision) {
@@ -94,7 +110,7 @@ static void on_kept(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome 
     uint64_t ttl_s = 0;
     if (outcome->status != DDP_OK || outcome->reply->code != DDPI_ETCD_OK ||
         ddpi_etcd_get_number(outcome->reply->root, "TTL", &ttl_s, NULL) != DDP_OK) {
-        uv_timer_start(&store->lease.beat, on_beat, RETRY_MS, 0); /* until the lease is over */
+        beat_again(store, outcome);
         return;
     }
     if (ttl_s == 0 || ttl_s > UINT32_MAX) {

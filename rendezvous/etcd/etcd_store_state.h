@@ -70,6 +70,7 @@ struct ddpi_etcd_store {
         struct ddpi_etcd_call revoke;
         struct ddpi_etcd_call look;   /* whether the key is still this process's */
         uint64_t kept_ms, kept_ttl_s; /* the renewal before that look */
+        struct ddp_error failure;     /* of the latest renewal; "": it succeeded */
         uint64_t id;                  /* 0: none */
         uint64_t ttl_ms;
         uint64_t valid_until_ms; /* by ddpi_etcd_now_ms() */

@@ -412,6 +412,19 @@ class OneMember(EtcdCase):
         self.assertEqual(job.wait(), CONFIG, job.err)
         self.assertIn('is not a regular file', job.err)
 
+    def test_a_password_that_is_changed(self):
+        member = self.etcd.members[0]
+        for path, body in (('user/add', {'name': 'root', 'password': 'secret'}), ('role/add', {'name': 'root'}),
+                           ('user/grant', {'user': 'root', 'role': 'root'}), ('enable', {})):
+            self.assertIsNotNone(member.post('/v3/auth/' + path, body))
+        password = self.write('password', 'secret\n', 0o600)
+        job = self.leader(0, '--state-user=root', f'--state-password-file={password}', lease='2s')
+        token = member.post('/v3/auth/authenticate', {'name': 'root', 'password': 'secret'})['token']
+        self.assertIsNotNone(member.post('/v3/auth/user/changepw', {'name': 'root', 'password': 'other'}, token))
+        self.assertEqual(job.wait(), AGAIN, job.err)
+        self.assertRegex(job.err, 'waiting for etcd: [^\n]*invalid user ID or password')
+        self.assertRegex(job.err, 'its lease in etcd is over [^\n]*invalid user ID or password')
+
     def test_two_with_one_address(self):
         """They would take the leadership from each other for ever."""
         address = f'--advertise=localhost:{self.ports[0]}'
@@ -569,7 +582,7 @@ class ThreeMembers(EtcdCase):
         for member in self.etcd.members[:2]:
             member.kill()
         self.assertEqual(job.wait(), AGAIN, job.err)
-        self.assertIn('the lease of this store in etcd is over', job.err)
+        self.assertIn('its lease in etcd is over', job.err)
 
     def test_a_member_that_hangs(self):
         self.etcd.members[0].signal(signal.SIGSTOP)

@@ -38,9 +38,10 @@ class Member:
             self.process.kill()
         self.process.wait()
 
-    def post(self, path, body):
-        """The answer to a request to the gateway, or None."""
-        request = urllib.request.Request(f'http://127.0.0.1:{self.port}{path}', json.dumps(body).encode())
+    def post(self, path, body, token=None):
+        """The answer to a request to the gateway, of the user with @token, or None."""
+        headers = {'Authorization': token} if token else {}
+        request = urllib.request.Request(f'http://127.0.0.1:{self.port}{path}', json.dumps(body).encode(), headers)
         try:
             with urllib.request.urlopen(request) as answer:
                 return json.load(answer)
