@@ -250,6 +250,11 @@ static ddp_status open_state(struct daemon *daemon, struct ddp_error *err)
         status = ddpi_sqlite_sink_load(daemon->state, take_mutation, daemon->server, &mark, err);
     if (status != DDP_OK)
         return status;
+    if (ddpi_sqlite_sink_was_emptied(daemon->state))
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN,
+                 "the state %s was an empty file, so this is a new store; if it held one before, "
+                 "end this ddprund and restore the latest copy",
+                 daemon->options.state);
     ddpi_server_restore_mark(daemon->server, &mark);
     const struct ddpi_sink sink = ddpi_sqlite_sink_hooks(daemon->state);
     ddpi_server_set_sink(daemon->server, &sink, on_state_failed, daemon);

@@ -81,11 +81,23 @@ struct ddpi_sqlite_sink {
     sqlite3 *db;
     sqlite3_stmt *statements[STATEMENT_COUNT];
     char *path;
+    bool was_there;           /* before this process opened it */
+    bool was_empty;           /* not a byte was in it */
     bool changing;            /* a transaction is open */
     struct ddp_error failure; /* the first since the last commit; status DDP_OK: none */
 };
 
 /* --- statements --- */
+
+static ddp_status refuse_damaged(const struct ddpi_sqlite_sink *state, const char *how,
+                                 struct ddp_error *err)
+{
+    return ddpi_error_set(err, DDP_E_PROTOCOL,
+                          "the state %s is damaged, or something else than a state (%s); restore "
+                          "the latest copy (after an older one watches may miss changes), or name "
+                          "a fresh file",
+                          state->path, how);
+}
 
 static ddp_status explain_sqlite(const struct ddpi_sqlite_sink *state, int code,
                                  struct ddp_error *err)
@@ -99,11 +111,7 @@ static ddp_status explain_sqlite(const struct ddpi_sqlite_sink *state, int code,
             state->path);
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-        return ddpi_error_set(err, DDP_E_PROTOCOL,
-                              "the state %s is damaged, or something else than a state (%s); "
-                              "restore the latest copy (after an older one watches may miss "
-                              "changes), or name a fresh file",
-                              state->path, sqlite3_errmsg(state->db));
+        return refuse_damaged(state, sqlite3_errmsg(state->db), err);
     case SQLITE_NOMEM:
         return ddpi_error_set(err, DDP_E_NOMEM, "out of memory for the state %s", state->path);
     case SQLITE_FULL:
@@ -372,17 +380,22 @@ static const char schema_text[] =
     "COMMIT;";
 
 /* SQLite itself would create the file with the permissions that the umask leaves. */
-static ddp_status make_file(const char *path, struct ddp_error *err)
+static ddp_status make_file(struct ddpi_sqlite_sink *state, struct ddp_error *err)
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+    int fd = open(state->path, flags | O_CREAT | O_EXCL, 0600);
+    state->was_there = fd < 0 && errno == EEXIST;
+    if (state->was_there)
+        fd = open(state->path, flags);
     if (fd < 0)
-        return ddpi_error_sys(err, errno, "cannot open the state %s", path);
+        return ddpi_error_sys(err, errno, "cannot open the state %s", state->path);
     struct stat kind;
     bool regular = fstat(fd, &kind) == 0 && S_ISREG(kind.st_mode);
     close(fd);
     if (!regular)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "the state %s is not a regular file; name another", path);
+                              "the state %s is not a regular file; name another", state->path);
+    state->was_empty = kind.st_size == 0;
     return DDP_OK;
 }
 
@@ -415,6 +428,8 @@ static ddp_status check_kind(struct ddpi_sqlite_sink *state, bool *ret_fresh, st
     if (status == DDP_OK)
         status = read_pragma(state, "PRAGMA page_count", &pages, err);
     *ret_fresh = pages == 0 && application == 0;
+    if (status == DDP_OK && *ret_fresh && !state->was_empty) /* for SQLite one byte is none */
+        return refuse_damaged(state, "it has a single byte", err);
     if (status != DDP_OK || *ret_fresh)
         return status;
     if (application != APPLICATION_ID)
@@ -478,20 +493,24 @@ static ddp_status open_database(struct ddpi_sqlite_sink *state, struct ddp_error
 ddp_status ddpi_sqlite_sink_open(const char *path, struct ddpi_sqlite_sink **ret,
                                  struct ddp_error *err)
 {
-    ddp_status status = make_file(path, err);
-    if (status != DDP_OK)
-        return status;
     struct ddpi_sqlite_sink *state = ddpi_calloc(1, sizeof(*state));
     if (state == NULL)
         return ddpi_error_nomem(err, sizeof(*state));
     state->path = ddpi_strdup(path);
-    status = state->path != NULL ? open_database(state, err) : ddpi_error_nomem(err, 1);
+    ddp_status status = state->path != NULL ? make_file(state, err) : ddpi_error_nomem(err, 1);
+    if (status == DDP_OK)
+        status = open_database(state, err);
     if (status != DDP_OK) {
         ddpi_sqlite_sink_close(state);
         return status;
     }
     *ret = state;
     return DDP_OK;
+}
+
+bool ddpi_sqlite_sink_was_emptied(const struct ddpi_sqlite_sink *state)
+{
+    return state->was_there && state->was_empty;
 }
 
 void ddpi_sqlite_sink_close(struct ddpi_sqlite_sink *state)

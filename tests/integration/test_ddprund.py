@@ -55,6 +55,19 @@ class Listening(DdprundCase):
         self.refused(CONFIG, ['--token-file'], env={'HOME': '', 'DDPRUND_LISTEN': '0.0.0.0:0'})
         self.refused(CONFIG, ['192.0.2.1', 'no such address'], '--listen=192.0.2.1:0', '--no-auth')
 
+    def test_a_state_that_is_empty(self):
+        """It may have been emptied; a new file is nothing to warn of."""
+        for content, warned in ((b'', True), (None, False)):
+            state = self.folder / f'state-{warned}'
+            if content is not None:
+                state.write_bytes(content)
+            job = self.serve(f'--state={state}')
+            job.read_until('holds 0 keys')
+            self.assertEqual(f'the state {state} was an empty file' in job.err, warned, job.err)
+            self.stop(job)
+        (self.folder / 'byte').write_bytes(b'x')
+        self.refused(CONFIG, [str(self.folder / 'byte'), 'is damaged'], '--listen=127.0.0.1:0', f'--state={self.folder}/byte')
+
     def test_no_auth_is_said(self):
         job = self.serve('--no-auth', listen='0.0.0.0:0')
         self.assertRegex(job.endpoints[0], r'\A0\.0\.0\.0:\d+\Z')

@@ -60,6 +60,8 @@ START_TEST(what_is_no_state_is_refused)
     memset(garbage, 'x', sizeof garbage);
     write_file(garbage, sizeof garbage);
     assert_refused(DDP_E_PROTOCOL, "is damaged, or something else");
+    write_file(garbage, 1);
+    assert_refused(DDP_E_PROTOCOL, "has a single byte");
     unlink(sink_file);
     execute("CREATE TABLE t (a)");
     assert_refused(DDP_E_PROTOCOL, "no state of a ddprun store");
@@ -77,6 +79,19 @@ START_TEST(what_is_no_state_is_refused)
     ck_assert_int_eq(unlink(sink_file), 0);
     ck_assert_int_eq(symlink("/dev/null", sink_file), 0);
     assert_refused(DDP_E_SYSTEM, "cannot open");
+}
+END_TEST
+
+START_TEST(an_emptied_file_is_told_from_a_new_one)
+{
+    struct ddpi_sqlite_sink *state = NULL;
+    for (unsigned i = 0; i < 3; i++) {
+        if (i == 1)
+            write_file("", 0);
+        ck_assert_msg(ddpi_sqlite_sink_open(sink_file, &state, &why) == DDP_OK, "%s", why.msg);
+        ck_assert(ddpi_sqlite_sink_was_emptied(state) == (i == 1));
+        ddpi_sqlite_sink_close(state);
+    }
 }
 END_TEST
 
@@ -134,7 +149,8 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("file");
     tcase_add_checked_fixture(tcase, sink_in_sqlite.setup, sink_in_sqlite.teardown);
     ADD_TESTS(tcase, an_incarnation_belongs_to_the_file, what_is_no_state_is_refused,
-              one_process_at_a_time, only_its_owner_may_read_it, damaged_rows_are_refused);
+              an_emptied_file_is_told_from_a_new_one, one_process_at_a_time,
+              only_its_owner_may_read_it, damaged_rows_are_refused);
     suite_add_tcase(suite, tcase);
     return suite;
 }
