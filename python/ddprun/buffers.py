@@ -22,6 +22,7 @@ LETTERS = {**dict.fromkeys('bhilqn', 'int'), **dict.fromkeys('BHILQNc', 'uint'),
            'Zf': 'complex', 'Zd': 'complex', '?': 'bool'}
 TYPESTRS = {'i': 'int', 'u': 'uint', 'f': 'float', 'c': 'complex', 'b': 'bool'}
 CONTIGUOUS_COPY = 'pass a contiguous copy, such as numpy.ascontiguousarray(a) or tensor.contiguous()'
+MOST_BYTES = 2**63 - 1
 CUDA_LEGACY_STREAM = 1 # of __cuda_array_interface__: the default stream, which is NULL for the library
 
 
@@ -160,10 +161,13 @@ def _check_strides(shape: tuple[int, ...], strides: tuple[int, ...], size: int, 
         expected *= extent
 
 
-def _product(shape: tuple[int, ...]) -> int:
+def _count(shape: tuple[int, ...], size: int, what: str) -> int:
+    """The number of elements, of @size bytes each."""
     count = 1
     for extent in shape:
         count *= extent
+    if any(extent < 0 for extent in shape) or count * size > MOST_BYTES:
+        raise Invalid(f'{what} has the shape {shape}, which no memory has')
     return count
 
 
@@ -180,7 +184,8 @@ def _from_dlpack(owner: object, what: str, stream: int | None) -> Buffer:
     if tensor.device_type not in (dlpack.CPU, dlpack.CUDA, dlpack.CUDA_HOST):
         raise Invalid(f'{what} is on a device of kind {tensor.device_type} in DLPack: move it to the host or to a CUDA device')
     shape = tuple(tensor.shape[:tensor.ndim])
-    count, size = _product(shape), element(name)[1]
+    size = element(name)[1]
+    count = _count(shape, size, what)
     if count and tensor.strides:
         _check_strides(shape, tuple(stride * size for stride in tensor.strides[:tensor.ndim]), size, what)
     address = tensor.data + tensor.byte_offset if count else None
@@ -202,6 +207,6 @@ def _from_interface(owner: object, interface: dict[str, Any], what: str) -> Buff
         _check_strides(shape, tuple(strides), size, what)
     address, read_only = interface['data']
     stream = interface.get('stream')
-    count = _product(shape)
+    count = _count(shape, size, what)
     return Buffer(address if count else None, count, name, bool(read_only),
                   None if stream == CUDA_LEGACY_STREAM else stream, owner)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from ctypes import c_size_t, c_uint32
 
-from . import durations, interface
+from . import arguments, durations, interface
 from .buffers import Buffer, buffer, element, written
 from .errors import Invalid
 from .interface import ANY_RANK, REDUCE_OPS, ListedBuffer, Operation
@@ -69,6 +69,8 @@ class Collectives:
               ) -> Request | None:
         given = recv or send
         number, stream_of = (element(given.dtype)[0], given.stream) if given else (0, None)
+        arguments.rank(peer, 'the rank')
+        arguments.number(tag, 0, arguments.LARGEST_TAG, 'the tag')
         operation = Operation(
             OPERATION_SIZE, kind, send.address if send else None, recv.address if recv else None, count, number, op, factor,
             peer, tag, 0 if timeout is None else durations.optional(timeout), uneven)
@@ -119,7 +121,7 @@ class Collectives:
             ListedBuffer(one.address, one.address, one.count) for one in found])
         streams = [stream] if stream is not None else [one.stream for one in found if one.stream is not None]
         operation = Operation(OPERATION_SIZE, kind, dtype=element(types[0])[0] if types else 0, op=op, factor=factor,
-                              peer=peer, timeout_ms=durations.optional(timeout), buffers=listed, nbuffers=len(found),
+                              peer=arguments.rank(peer, 'the rank'), timeout_ms=durations.optional(timeout), buffers=listed, nbuffers=len(found),
                               stream=streams[0] if streams else None)
         return self._carry_out(operation, (found, listed), async_op)
 
@@ -242,10 +244,10 @@ class Collectives:
         In a group() that of a message of any rank is not known yet: None.
         """
         found = written(buffer_, 'the buffer', dtype, stream)
-        source = c_uint32(ANY_RANK if peer is None else peer)
+        source = c_uint32(ANY_RANK if peer is None else arguments.rank(peer, 'the rank'))
         operation = Operation(
             OPERATION_SIZE, interface.RECV, recv=found.address, count=found.count, dtype=element(found.dtype)[0],
-            peer=source.value, tag=tag, timeout_ms=durations.optional(timeout),
+            peer=source.value, tag=arguments.number(tag, 0, arguments.LARGEST_TAG, 'the tag'), timeout_ms=durations.optional(timeout),
             stream=stream if stream is not None else found.stream, source=ctypes.pointer(source))
         request = self._carry_out(operation, (found, source), async_op)
         return request if async_op else None if source.value == ANY_RANK else source.value

@@ -8,7 +8,7 @@ import threading
 import warnings
 from datetime import timedelta
 
-from . import durations, interface, libraries
+from . import arguments, durations, interface, libraries
 from .buffers import buffer, element, written
 from .collectives import Collectives
 from .errors import Error, Invalid, exception
@@ -114,6 +114,8 @@ class Communicator(Collectives):
         given, taken = buffer(send, 'send', dtype, stream), written(recv, 'recv', dtype, stream)
         if given.dtype != taken.dtype:
             raise Invalid(f'send_recv: send has elements of {given.dtype}, and recv of {taken.dtype}')
+        arguments.rank(to, 'the rank to send to')
+        arguments.rank(source, 'the rank to receive from')
         chosen = stream if stream is not None else given.stream
         self._invoke('ddp_send_recv', given.address, given.count, to, taken.address, taken.count, source,
                      element(given.dtype)[0], chosen)

@@ -6,7 +6,7 @@ import ctypes
 import time
 from datetime import timedelta
 
-from . import durations, interface, libraries
+from . import arguments, durations, interface, libraries
 from .errors import Error, Invalid
 from .interface import STATUS_NUMBERS, CommOptions
 
@@ -40,7 +40,8 @@ class Meeting:
             raise Invalid(f'algorithm is {algorithm!r}; there are {", ".join(interface.ALGORITHMS)}')
         self.kv = KvOverStore(store) if store is not None else None
         self.options = CommOptions(
-            size=ctypes.sizeof(CommOptions), store_endpoint=_text(endpoint), store_prefix=_text(prefix), name=_text(name),
+            size=ctypes.sizeof(CommOptions), store_endpoint=arguments.text(endpoint, 'endpoint'),
+            store_prefix=arguments.text(prefix, 'prefix'), name=arguments.text(name, 'name'),
             rank=rank or 0, world_size=world_size or 0, init_timeout_ms=durations.optional(init_timeout, 'init_timeout'),
             timeout_ms=durations.optional(timeout), force_tcp=force_tcp, algorithm=interface.ALGORITHMS[algorithm])
         if self.kv is not None:
@@ -58,9 +59,6 @@ class Meeting:
         assert address.value is not None
         return address.value
 
-
-def _text(value: str | None) -> bytes | None:
-    return None if value is None else value.encode()
 
 
 def _unique_id(data: bytes) -> interface.UniqueId:

@@ -6,7 +6,7 @@ import ctypes
 import os
 from datetime import timedelta
 
-from . import durations, interface, libraries
+from . import arguments, durations, interface, libraries
 from .errors import Error, Invalid, NotFound
 from .lifetime import Handle
 
@@ -21,16 +21,11 @@ DEFAULT_TIMEOUT = timedelta(seconds=300) # as torch.distributed.Store has
 BRIEF_MS = 10_000 # for calls that do not wait for other clients
 
 
-def _bytes(text: str | bytes) -> bytes:
-    return text.encode() if isinstance(text, str) else bytes(text)
-
-
 def _key(key: str) -> bytes:
-    if not isinstance(key, str):
-        raise Invalid(f'a key is a str, not {key!r}')
-    if '\0' in key:
-        raise Invalid(f'a key has no zero bytes: {key!r}')
-    return key.encode()
+    found = arguments.text(key, 'a key')
+    if found is None:
+        raise Invalid('a key is a str, not None')
+    return found
 
 
 def _setting(name: str) -> bytes | None:
@@ -54,11 +49,11 @@ class Store:
         if role not in interface.STORE_ROLES:
             raise Invalid(f'role is {role!r}; there are {", ".join(interface.STORE_ROLES)}')
         options = interface.StoreOptions(
-            size=ctypes.sizeof(interface.StoreOptions), endpoint=_bytes(endpoint) if endpoint else None,
-            prefix=_bytes(prefix) if prefix is not None else None,
-            connect_timeout_ms=durations.optional(connect_timeout, 'connect_timeout'), token_fd=token_fd,
-            token_file=os.fsencode(token_file) if token_file is not None else None, role=interface.STORE_ROLES[role],
-            job=_bytes(job) if job else None, epoch=epoch,
+            size=ctypes.sizeof(interface.StoreOptions), endpoint=arguments.text(endpoint or None, 'endpoint'),
+            prefix=arguments.text(prefix, 'prefix'),
+            connect_timeout_ms=durations.optional(connect_timeout, 'connect_timeout'),
+            token_fd=arguments.number(token_fd, 0, 2**31 - 1, 'token_fd'), token_file=_path(token_file), role=interface.STORE_ROLES[role],
+            job=arguments.text(job or None, 'job'), epoch=arguments.number(epoch, 0, 2**64 - 1, 'epoch'),
             flags=(interface.STORE_TLS if tls else 0) | (0 if reconnect else interface.STORE_NO_RECONNECT))
         if endpoint is None:
             _fill_from_environment(options)
@@ -78,7 +73,7 @@ class Store:
         self._timeout_ms = durations.milliseconds(timeout)
 
     def set(self, key: str, value: str | bytes) -> None:
-        data = _bytes(value)
+        data = arguments.data(value, 'a value')
         self._call('set', _key(key), data, len(data), BRIEF_MS, None)
 
     def get(self, key: str) -> bytes:
@@ -108,6 +103,7 @@ class Store:
     def add(self, key: str, amount: int) -> int:
         """Add to the decimal number at @key (none: 0); the sum."""
         result = ctypes.c_int64()
+        arguments.number(amount, -2**63, 2**63 - 1, 'the amount')
         self._call('add', _key(key), amount, BRIEF_MS, ctypes.byref(result))
         return result.value
 
@@ -116,7 +112,7 @@ class Store:
 
         Returns what @key has afterwards; @expected_value if it does not exist and another one was expected.
         """
-        expected, desired = _bytes(expected_value), _bytes(desired_value)
+        expected, desired = (arguments.data(value, 'a value') for value in (expected_value, desired_value))
         while True:
             version = self._swap('compare_and_swap_value', _key(key), expected, len(expected), desired)
             if version is None:
@@ -141,7 +137,7 @@ class Store:
         return True
 
     def num_keys(self) -> int:
-        return len(self.list_keys())
+        return len(self._list(''))
 
     def check(self, keys: Sequence[str]) -> bool:
         """Whether all @keys exist now."""
@@ -157,13 +153,8 @@ class Store:
     # ---- more ----
 
     def list_keys(self, prefix: str = '') -> list[str]:
-        """All keys that begin with @prefix, sorted by bytes."""
-        keys, count = ctypes.POINTER(ctypes.c_char_p)(), ctypes.c_size_t()
-        self._call('list', _key(prefix), BRIEF_MS, ctypes.byref(keys), ctypes.byref(count))
-        try:
-            return [(keys[index] or b'').decode() for index in range(count.value)]
-        finally:
-            self._library.ddp_store_free(keys)
+        """All keys that begin with @prefix, sorted by bytes. A byte that is no UTF-8 is a surrogate, as in names of files."""
+        return [key.decode(errors='surrogateescape') for key in self._list(prefix)]
 
     def close(self) -> None:
         """End calls of other threads, and the connection. Further calls raise Invalid; a second close() does nothing."""
@@ -193,6 +184,14 @@ class Store:
         finally:
             handle.leave()
 
+    def _list(self, prefix: str) -> list[bytes]:
+        keys, count = ctypes.POINTER(ctypes.c_char_p)(), ctypes.c_size_t()
+        self._call('list', _key(prefix), BRIEF_MS, ctypes.byref(keys), ctypes.byref(count))
+        try:
+            return [keys[index] or b'' for index in range(count.value)]
+        finally:
+            self._library.ddp_store_free(keys)
+
     def _get(self, name: str, key: str, timeout_ms: int) -> bytes:
         value, length = ctypes.c_void_p(), ctypes.c_size_t()
         self._call(name, _key(key), timeout_ms, ctypes.byref(value), ctypes.byref(length), None)
@@ -213,6 +212,10 @@ class Store:
                 raise
             return version.value
         return None
+
+
+def _path(path: str | os.PathLike[str] | None) -> bytes | None:
+    return arguments.text(os.fspath(path), 'token_file') if path is not None else None
 
 
 def _array(keys: Sequence[str]) -> ctypes.Array[ctypes.c_char_p]:

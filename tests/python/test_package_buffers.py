@@ -131,6 +131,7 @@ class Dlpack(Case):
         self.assert_refused('device of kind 7', DlpackTensor(numbers, 2, 32, (1,), device=7))
         constant = DlpackTensor(numbers, 2, 32, (1,), flags=dlpack.READ_ONLY)
         self.assertTrue(buffer(constant).read_only)
+        self.assert_refused('no memory has', DlpackTensor(numbers, 2, 32, (-1,), None))
         self.assert_refused('read-only', constant, find=written)
 
 
@@ -150,6 +151,8 @@ class Interfaces(Case):
         self.assert_refused('not contiguous', array_of(strides=(4, 8)))
         self.assert_refused('mask', array_of(mask=[True]))
         self.assert_refused('no address', array_of(data=None))
+        for shape in ((2**70,), (2**40, 2**40), (-1,), (-2, -2), (2**61,)):
+            self.assert_refused('no memory has', array_of(shape=shape))
 
 
 if __name__ == '__main__':

@@ -174,7 +174,16 @@ class Local(unittest.TestCase):
                 (lambda: comm.all_reduce_many([floats(1), array.array('d', [1])]), 'float32, float64'),
                 (lambda: comm.barrier(timeout=timedelta(0)), 'timeout is zero'),
                 (lambda: comm.create_group([comm.rank, -1]), 'no ranks'),
-                (lambda: comm.split(-5), 'out of range'))
+                (lambda: comm.split(-5), 'out of range'),
+                (lambda: comm.broadcast(floats(1), 2**32), 'the rank is 4294967296, and has to be from 0 to'),
+                (lambda: comm.broadcast_many([floats(1)], -2**32), 'the rank is -4294967296'),
+                (lambda: comm.reduce(floats(1), root=2**32 + 1), 'the rank is'),
+                (lambda: comm.send(floats(1), 2**64), 'the rank is'),
+                (lambda: comm.send(floats(1), 0, tag=2**32), 'the tag is'),
+                (lambda: comm.recv(floats(1), 2**32), 'the rank is'),
+                (lambda: comm.recv(floats(1), 0, tag=-1), 'the tag is'),
+                (lambda: comm.send_recv(floats(1), 2**32, floats(1), 0), 'the rank to send to is'),
+                (lambda: comm.send_recv(floats(1), 0, floats(1), -1), 'the rank to receive from is'))
             for call, text in refused:
                 with self.assertRaises(ddprun.Invalid) as caught:
                     call()
@@ -253,7 +262,8 @@ class Local(unittest.TestCase):
     def test_options(self):
         for options, text in (({'rank': 1}, 'pass both or neither'), ({'rank': 2, 'world_size': 2}, 'does not exist'),
                               ({'algorithm': 'best'}, "'best'"), ({'timeout': 3}, 'timedelta'),
-                              ({'unique_id': b'short'}, '5 bytes')):
+                              ({'unique_id': b'short'}, '5 bytes'), ({'name': 'a\0b'}, 'name has no zero bytes'),
+                              ({'endpoint': '127.0.0.1:1\0'}, 'endpoint has no'), ({'prefix': b'p'}, 'prefix is a str')):
             with self.assertRaises(ddprun.Invalid) as caught:
                 ddprun.Communicator(**options)
             self.assertIn(text, str(caught.exception))

@@ -117,6 +117,34 @@ class WithStore(DdprundCase):
         with self.assertRaises(ddprun.Invalid):
             mine.set('key', 'x')
 
+    def test_what_ctypes_would_change(self):
+        """Numbers that wrap, texts that end at a zero byte; bytes() makes as many zeros of a number."""
+        store = self.store
+        for call, text in ((lambda: store.set('k', 10), 'a value is a str or bytes, not 10'),
+                           (lambda: store.set('k', 1 << 62), 'a value is'), (lambda: store.set('k', None), 'a value is'),
+                           (lambda: store.set('k', [1]), 'a value is'), (lambda: store.compare_set('k', 1, b''), 'a value is'),
+                           (lambda: store.add('k', 2**64 + 1), 'the amount is'), (lambda: store.add('k', -2**63 - 1), 'the amount'),
+                           (lambda: store.set('a\0b', ''), 'a key has no zero bytes'), (lambda: store.set(None, ''), 'a key is'),
+                           (lambda: ddprun.Store(self.endpoint + '\0'), 'endpoint has no zero bytes'),
+                           (lambda: ddprun.Store(self.endpoint, prefix='a\0'), 'prefix has no'),
+                           (lambda: ddprun.Store(self.endpoint, job='a\0'), 'job has no'),
+                           (lambda: ddprun.Store(self.endpoint, token_file='a\0'), 'token_file has no'),
+                           (lambda: ddprun.Store(self.endpoint, token_fd=2**32), 'token_fd is'),
+                           (lambda: ddprun.Store(self.endpoint, epoch=-1), 'epoch is')):
+            with self.assertRaises(ddprun.Invalid) as caught:
+                call()
+            self.assertIn(text, str(caught.exception))
+        self.assertFalse(store.check(['k']))
+        for value in (b'x', bytearray(b'x'), memoryview(b'x')):
+            store.set('k', value)
+            self.assertEqual(store.get('k'), b'x')
+        self.assertEqual(store.add('n', 2**63 - 1), 2**63 - 1)
+
+    def test_keys_that_are_no_utf8(self):
+        self.done(self.endpoint, 'set', '\udcff\udce4', 'x')
+        self.assertEqual((self.store.num_keys(), self.store.list_keys()), (1, ['\udcff\udce4']))
+        self.assertEqual(self.store.get(self.store.list_keys()[0]), b'x')
+
     def test_refusals(self):
         with self.assertRaises(ddprun.Error) as caught:
             ddprun.Store('127.0.0.1:1', connect_timeout=SHORT)
