@@ -362,7 +362,7 @@ START_TEST(parts_that_cannot_be_are_refused)
 {
     ddp_comm *comm;
     struct ddp_error error;
-    size_t counts[] = {4}, too_many[] = {SIZE_MAX / 2}, five[] = {5};
+    size_t counts[] = {4}, too_many[] = {(size_t)1 << 62}, five[] = {5};
     ck_assert_int_eq(ddp_comm_init_local(1, NULL, &comm, NULL), DDP_OK);
     struct ddp_operation operation = operation_of(DDP_KIND_ALL_TO_ALL);
     operation.uneven = 1;
@@ -372,6 +372,14 @@ START_TEST(parts_that_cannot_be_are_refused)
     ck_assert_str_eq(error.msg, "rank 0 sends itself 4 elements, but receives 5 from itself");
     operation.send_counts = operation.recv_counts = too_many;
     ck_assert_int_eq(ddp_run(comm, &operation, &error), DDP_E_INVALID);
+    ck_assert_str_eq(error.msg, "the part of rank 0, 4611686018427387904 elements of 4 bytes from "
+                                "element 0 on, reaches farther than a buffer can");
+    operation.send_counts = operation.recv_counts = counts;
+    operation.send_offsets = operation.recv_offsets = too_many;
+    ck_assert_int_eq(ddp_run(comm, &operation, &error), DDP_E_INVALID);
+    ck_assert_str_eq(error.msg, "the part of rank 0, 4 elements of 4 bytes from element "
+                                "4611686018427387904 on, reaches farther than a buffer can");
+    operation.send_offsets = operation.recv_offsets = NULL;
     ck_assert_int_eq(ddp_all_to_all(comm, send_space, send_space, 1, DDP_INT32, NULL, &error),
                      DDP_E_INVALID);
     ck_assert_ptr_nonnull(strstr(error.msg, "has no in-place form"));

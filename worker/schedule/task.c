@@ -251,6 +251,26 @@ static ddp_status set_list(struct ddpi_task *task, struct ddp_error *err)
 
 /* ---- sizes ---- */
 
+/* Of parts with counts of their own, name the first that no buffer can reach. */
+static ddp_status refuse_size(const struct ddpi_task *task, enum extent extent,
+                              const struct ddpi_parts *parts, uint32_t world_size,
+                              struct ddp_error *err)
+{
+    size_t most = PTRDIFF_MAX / task->element_size;
+    uint32_t rank = 0;
+    if (extent != ALL_PARTS || parts->counts == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID, "%zu elements of %zu bytes%s are too many",
+                              task->own, task->element_size,
+                              extent == ALL_PARTS ? " for each rank" : "");
+    struct ddpi_chunk part = ddpi_parts_at(parts, 0, 0);
+    while (part.count <= most && part.first <= most - part.count && rank + 1 < world_size)
+        part = ddpi_parts_at(parts, 0, ++rank);
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "the part of rank %u, %zu elements of %zu bytes from element %zu on, "
+                          "reaches farther than a buffer can",
+                          rank, part.count, task->element_size, part.first);
+}
+
 static ddp_status measure(const struct ddpi_task *task, enum extent extent,
                           const struct ddpi_parts *parts, uint32_t world_size, size_t *ret_count,
                           size_t *ret_sum, struct ddp_error *err)
@@ -263,9 +283,7 @@ static ddp_status measure(const struct ddpi_task *task, enum extent extent,
         fits = ddpi_parts_span(parts, task->own, world_size, ret_count, ret_sum);
     if (!fits || __builtin_mul_overflow(*ret_count, task->element_size, &bytes) ||
         bytes > PTRDIFF_MAX)
-        return ddpi_error_set(err, DDP_E_INVALID, "%zu elements of %zu bytes%s are too many",
-                              task->own, task->element_size,
-                              extent == ALL_PARTS ? " for each rank" : "");
+        return refuse_size(task, extent, parts, world_size, err);
     if (extent == ALL_PARTS && ddpi_parts_overlap(parts, world_size, &a, &b))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "the parts of ranks %u and %u overlap: rank %u has %zu elements from "
