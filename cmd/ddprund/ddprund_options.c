@@ -147,7 +147,7 @@ static ddp_status parse_size(const struct option *option, const char *text, void
 static ddp_status parse_length(const struct option *option, const char *text, void *field,
                                struct ddp_error *err)
 {
-    size_t value;
+    size_t value = 0;
     ddp_status status = parse_size(option, text, &value, err);
     if (status == DDP_OK)
         *(uint32_t *)field = (uint32_t)value;

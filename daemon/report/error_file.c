@@ -105,8 +105,8 @@ static char *copy_with_code(json_t *root, int exit_code)
 ddp_status error_file_read(const char *path, int exit_code, struct error_file *ret_file,
                            struct ddp_error *err)
 {
-    char *text;
-    size_t len;
+    char *text = NULL;
+    size_t len = 0;
     ddp_status status = read_error_file(path, &text, &len, err);
     if (status != DDP_OK)
         return status;

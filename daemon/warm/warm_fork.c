@@ -184,7 +184,7 @@ static ddp_status fork_worker(const struct spawn_request *request, struct spawn_
 {
     const struct timeval limit = {.tv_sec = ANSWER_MS / 1000};
     int channel[2];
-    pid_t pid;
+    pid_t pid = 0;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, channel) != 0)
         return ddpi_error_sys(err, errno, "cannot make a socket for a forked worker");
     setsockopt(channel[0], SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);

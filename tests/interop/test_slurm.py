@@ -85,7 +85,7 @@ class Slurm(DdprunCase):
 
     def test_a_signal_before_the_limit(self):
         """Slurm signals each process of a step, and ddprun passes the signal on: a worker may see it twice."""
-        job = self.submit('$DDPRUN --no-prefix sh -c "trap \'echo saved \$RANK; exit 0\' USR1; echo up; '
+        job = self.submit('$DDPRUN --no-prefix sh -c "trap \'echo saved \\$RANK; exit 0\' USR1; echo up; '
                           'while :; do sleep 1000 & wait \\$!; done"', '-N3', '--signal=USR1@120', '--time=60')
         self.wait_for(job, 'up', 3)
         self.cluster.run('scontrol', 'update', f'JobId={job}', 'TimeLimit=2')  # Slurm looks twice a minute

@@ -155,7 +155,8 @@ ddp_status ddpi_listen_tcp(struct sockaddr_storage *address, int *ret_fd, struct
 static socklen_t local_address(const char *name, struct sockaddr_un *ret)
 {
     *ret = (struct sockaddr_un){.sun_family = AF_UNIX};
-    size_t len = strnlen(name, sizeof ret->sun_path - 1);
+    const size_t max = sizeof ret->sun_path - 1;
+    size_t len = strlen(name) < max ? strlen(name) : max;
     memcpy(ret->sun_path + 1, name, len);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + len);
 }

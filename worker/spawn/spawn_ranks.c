@@ -271,7 +271,7 @@ ddp_status ddp_spawn(ddp_rank_function *function, void *arg, uint32_t nprocs,
                      const struct ddp_spawn_options *options, ddp_spawned **ret_spawned,
                      struct ddp_error *err)
 {
-    ddp_spawned *spawned;
+    ddp_spawned *spawned = NULL;
     ddp_status status = check_spawn(function, nprocs, options, err);
     if (status == DDP_OK)
         status = spawned_create(nprocs, &spawned, err);

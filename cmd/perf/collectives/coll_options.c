@@ -42,7 +42,7 @@ static ddp_status option_dtype(const struct option *option, const char *text, vo
                                         {"int32", DDP_INT32},       {"int64", DDP_INT64},
                                         {"bfloat16", DDP_BFLOAT16}, {"half", DDP_FLOAT16},
                                         {"float16", DDP_FLOAT16},   {NULL, 0}};
-    int value;
+    int value = 0;
     (void)option;
     ddp_status status = find_word(words, text, &value, err);
     if (status == DDP_OK)
@@ -56,7 +56,7 @@ static ddp_status option_op(const struct option *option, const char *text, void 
     static const struct word words[] = {
         {"sum", DDP_SUM},         {"average", DDP_AVERAGE}, {"avg", DDP_AVERAGE}, {"min", DDP_MIN},
         {"product", DDP_PRODUCT}, {"prod", DDP_PRODUCT},    {"max", DDP_MAX},     {NULL, 0}};
-    int value;
+    int value = 0;
     (void)option;
     ddp_status status = find_word(words, text, &value, err);
     if (status == DDP_OK)

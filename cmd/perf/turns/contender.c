@@ -140,7 +140,7 @@ bool contender_play(struct contender *contender, const char *call, uint64_t byte
                     double *ret_us, struct ddp_error *err)
 {
     char line[LINE];
-    uint64_t wrong;
+    uint64_t wrong = 0;
     snprintf(line, sizeof line, "%s %llu %llu\n", call, (unsigned long long)bytes,
              (unsigned long long)iters);
     if (!send_orders(contender, line, err) || !read_answer(contender, line, err) ||

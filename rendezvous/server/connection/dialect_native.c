@@ -263,7 +263,7 @@ static ddp_status next_frame(struct ddpi_session *session, const uint8_t *bytes,
     if (!ddpi_frame_get(bytes, &frame))
         return ddpi_step_close(step,
                                ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed frame header"));
-    size_t max;
+    size_t max = 0;
     ddp_status status = payload_max(session, &frame, &max, err);
     if (status != DDP_OK)
         return ddpi_step_close(step, status);
