@@ -178,7 +178,12 @@ class Job:
         return found[0]
 
     def running(self):
-        return marked_processes(self.mark)
+        """The pids of all its running processes. ddprund hides its environment, and with it the mark, from whoever
+        lacks CAP_SYS_PTRACE."""
+        found = marked_processes(self.mark)
+        if self.pid not in found and self.process.poll() is None:
+            found.append(self.pid)
+        return found
 
     def wait(self):
         """Collect to the end; the exit code, or -N for signal N."""

@@ -136,7 +136,12 @@ class Secrets(WireCase):
             maps = Path(f'/proc/{pid}/maps').read_text(encoding='ascii')
             return [name for name in LIBRARIES if name in maps]
         clear, secret = self.serve(), self.serve('--tls')
-        self.assertEqual((loaded(clear.pid), loaded(secret.pid)), ([], list(LIBRARIES)))
+        try:
+            services = loaded(clear.pid), loaded(secret.pid)
+        except PermissionError:
+            services = None
+        self.stop(clear)
+        self.stop(secret)
         # A job of one node says nothing to others, whatever it was asked for.
         del self.env['DDPRUN_TOKEN_FILE']
         job = self.start('--tls', 'sh', '-c', 'cat /proc/$PPID/maps; echo DDPRUN_TLS is $DDPRUN_TLS')
@@ -145,8 +150,9 @@ class Secrets(WireCase):
         self.assertIn('DDPRUN_TLS is 1', job.out)
         for name in LIBRARIES:
             self.assertNotIn(name, job.out)
-        self.stop(clear)
-        self.stop(secret)
+        if services is None:
+            self.skipTest('the memory of ddprund may not be looked into here: that takes root with CAP_SYS_PTRACE')
+        self.assertEqual(services, ([], list(LIBRARIES)))
 
 
 @needs_tls
