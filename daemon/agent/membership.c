@@ -28,21 +28,25 @@ static uint64_t membership_now_ms(void)
 
 static void on_member_deadline(uv_timer_t *timer);
 
-/* The guard acts between the member's own deadline and the end of the lease: by then this process
- * must have been stopped itself. */
-static uint64_t guard_deadline(const struct member *member)
+/* The time @before_ms before the end of the lease; 0: no worker runs, or there is no lease. */
+static uint64_t fence_at(const struct member *member, uint32_t before_ms)
 {
     bool fenced = member->lease_ms != 0 &&
                   (member->sm.state == MEMBER_RUNNING || member->sm.state == MEMBER_ENDING);
-    uint32_t margin_ms = member_margin_ms(member->lease_ms) / 2;
-    return fenced ? ddpi_deadline(member->contact_ms, member->lease_ms - margin_ms) : 0;
+    return fenced ? ddpi_deadline(member->contact_ms, member->lease_ms - before_ms) : 0;
 }
 
-static void keep_fence(const struct membership *membership)
+/* The guard acts between the member's own deadline and the end of the lease: by then this process
+ * must have been stopped itself. Workers act last: by then the guard must have been stopped, too.
+ */
+static void keep_fence(struct membership *membership)
 {
+    const struct member *member = &membership->member;
     const struct guard_agent *guard = membership->agent.config->guard;
+    uint32_t margin_ms = member_margin_ms(member->lease_ms);
     if (guard != NULL)
-        guard_set_fence(guard, guard_deadline(&membership->member));
+        guard_set_fence(guard, fence_at(member, margin_ms / 2));
+    death_watch_set_fence(&membership->agent.death_watch, fence_at(member, margin_ms / 4));
 }
 
 /* To be called after every event of the member. */

@@ -133,6 +133,13 @@ void death_watch_renew(struct death_watch *watch)
     wake_thread(watch);
 }
 
+void death_watch_set_fence(struct death_watch *watch, uint64_t at_ms)
+{
+    size_t slots = watch->page != NULL ? watch->page_size / sizeof *watch->page : 0;
+    for (size_t i = 0; i < slots; i++)
+        atomic_store(&watch->page[i].fence_at_ms, at_ms);
+}
+
 void death_watch_close(struct death_watch *watch)
 {
     if (watch->page == NULL)

@@ -1,7 +1,8 @@
 /*
  * death_watch.h - early exit detection: sees workers die before waitpid() reports them. It makes
- * the page of life_slot.h, which workers inherit. The kernel needs about 60 ms per GiB of a dead
- * process before it tells the parent; it writes to the page before that.
+ * the page of life_slot.h, which workers inherit, and tells them there until when they may run. The
+ * kernel needs about 60 ms per GiB of a dead process before it tells the parent; it writes to the
+ * page before that.
  *
  * Optional, and only a hint: workers can write to the page, so the kernel is asked whether the
  * worker is dying (reap_is_failing()).
@@ -40,6 +41,10 @@ void death_watch_open(struct death_watch *watch, uv_loop_t *loop, uint32_t count
 
 /* A new generation begins: reset the slots. */
 void death_watch_renew(struct death_watch *watch);
+
+/* From now on workers may run until @at_ms of the monotonic clock; 0: without such a limit. One
+ * that looked while there was none does not look again. */
+void death_watch_set_fence(struct death_watch *watch, uint64_t at_ms);
 
 /* The handle closes while the loop turns. No effect without a page. */
 void death_watch_close(struct death_watch *watch);

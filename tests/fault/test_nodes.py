@@ -496,6 +496,33 @@ class Pauses(GoesOn):
             job.running(*TRIO, after=without[whole].number)
             job.end(*TRIO)
 
+    def stop_agent_and_guard(self, job):
+        before = job.start_all(*TRIO)
+        pids = [job.agents['n2'].pid, job.agent_of('n2')]
+        job.freeze(pids)
+        after = job.running('n1', 'n3', after=before.number)
+        return pids, job.workers_of('n2', before), after
+
+    def test_the_agent_and_its_guard(self):
+        """Workers in a world of libddpcomm end themselves before their ranks are given away."""
+        job = self.cluster('1:3', lease=SHORT_LEASE, program=probe('node_comm'))
+        pids, workers, after = self.stop_agent_and_guard(job)
+        self.assertFalse(any(map(is_alive, workers)))
+        job.thaw(pids)
+        job.running(*TRIO, after=after.number)
+        job.end(*TRIO)
+
+    def test_the_agent_and_its_guard_with_other_workers(self):
+        """They run on beside the next generation until the agent continues: KILL-MATRIX says so."""
+        job = self.cluster('1:3', lease=SHORT_LEASE)
+        pids, workers, after = self.stop_agent_and_guard(job)
+        self.assertTrue(all(map(is_alive, workers)))
+        job.thawed.update(dict.fromkeys(workers, time.monotonic_ns()))  # from here on check() excuses them
+        job.thaw(pids)
+        job.running(*TRIO, after=after.number)
+        self.assertFalse(any(map(is_alive, workers)))
+        job.end(*TRIO)
+
     def test_the_agent_of_workers_without_a_first_thread(self):
         """To the kernel they are zombies, and still they are ended in time."""
         job = self.cluster('1:3', lease=SHORT_LEASE, mode=['headless'])

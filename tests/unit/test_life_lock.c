@@ -1,8 +1,10 @@
 /*
  * test_life_lock.c - the thread that holds a worker's slot: what is in the slot while it lives,
- * when it has gone in order, and when its process was killed; and pages that are none.
+ * when it has gone in order, and when its process was killed; how the process ends when its time is
+ * over; and pages that are none.
  */
 #include "check_main.h"
+#include "clock.h"
 #include "life_lock.h"
 #include "life_slot.h"
 
@@ -113,6 +115,60 @@ START_TEST(a_forked_child_holds_nothing)
 }
 END_TEST
 
+static uint64_t now_ms(void)
+{
+    return ddpi_now_ms(&ddpi_clock_monotonic);
+}
+
+/* How a process ends that holds slot 2. */
+static int end_of_child(void)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0)
+        live_in_child();
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+START_TEST(a_process_ends_when_its_time_is_over)
+{
+    static const int64_t from_now_ms[] = {-1000, 50};
+    atomic_store(&page[2].fence_at_ms, now_ms() + (uint64_t)from_now_ms[_i]);
+    int status = end_of_child();
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+END_TEST
+
+/* Exits with 1 if it was too slow to move the time on before it came. */
+static void move_time_on(void)
+{
+    enum { SHORT_MS = 100 };
+    uint64_t first_ms = now_ms() + SHORT_MS;
+    atomic_store(&page[2].fence_at_ms, first_ms);
+    struct ddpi_life *life = ddpi_life_hold(page_fd, 2);
+    held_word(2);
+    atomic_store(&page[2].fence_at_ms, first_ms + 3600 * 1000);
+    if (now_ms() >= first_ms)
+        _exit(1);
+    while (now_ms() < first_ms + SHORT_MS)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    ddpi_life_release(life);
+    _exit(0);
+}
+
+START_TEST(its_time_can_be_moved_on)
+{
+    for (int status = 1; status != 0;) {
+        pid_t pid = fork();
+        if (pid == 0)
+            move_time_on();
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        atomic_store(&page[2].word, 0);
+    }
+}
+END_TEST
+
 START_TEST(what_is_no_page_is_left_alone)
 {
     int unsealed = make_page(F_SEAL_SHRINK), flags = fcntl(unsealed, F_GETFD);
@@ -137,6 +193,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_second_one_leaves_it_to_the_first);
     tcase_add_test(tcase, a_death_is_seen);
     tcase_add_loop_test(tcase, a_forked_child_holds_nothing, 0, 2);
+    tcase_add_loop_test(tcase, a_process_ends_when_its_time_is_over, 0, 2);
+    tcase_add_test(tcase, its_time_can_be_moved_on);
     tcase_add_test(tcase, what_is_no_page_is_left_alone);
     suite_add_tcase(suite, tcase);
     return suite;

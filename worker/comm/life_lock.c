@@ -1,13 +1,14 @@
 /*
- * life_lock.c - the thread that holds this process's slot. Owns the mapping of the page, not the
- * descriptor. The thread has a robust futex list of its own with this one futex; nothing of the
- * list is in the page, where another process could write.
+ * life_lock.c - the thread that holds this process's slot, and ends the process when its time is
+ * over. Owns the mapping of the page, not the descriptor. The thread has a robust futex list of its
+ * own with this one futex; nothing of the list is in the page, where another process could write.
  *
  * A forked child has no such thread, and the kernel's list belongs to the thread: the end of a
  * child shows nothing.
  */
 #include "life_lock.h"
 
+#include "clock.h"
 #include "life_slot.h"
 #include "mem.h"
 #include "thread.h"
@@ -15,11 +16,13 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { STACK_SIZE = 64 * 1024 };
@@ -29,7 +32,7 @@ struct ddpi_life {
     pid_t pid; /* the process of the thread */
     struct ddpi_life_slot *page;
     size_t page_size;
-    _Atomic uint32_t *word;
+    struct ddpi_life_slot *slot;
     _Atomic uint32_t over;
     struct robust_list entry;
     struct robust_list_head head;
@@ -37,24 +40,46 @@ struct ddpi_life {
 
 static void wake_agent(const struct ddpi_life *life)
 {
-    syscall(SYS_futex, life->word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    syscall(SYS_futex, &life->slot->word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+/* As the guard would have done it. A process may not kill itself if it is the first one of its
+ * namespace. */
+static void end_process(void)
+{
+    kill(getpid(), SIGKILL);
+    syscall(SYS_exit_group, 128 + SIGKILL);
+}
+
+/* Nobody wakes this thread when the time is moved on: it finds that when the old one has come. */
+static void wait_for_release(struct ddpi_life *life)
+{
+    while (atomic_load(&life->over) == 0) {
+        uint64_t at_ms = atomic_load(&life->slot->fence_at_ms);
+        const struct timespec at = {.tv_sec = (time_t)(at_ms / 1000),
+                                    .tv_nsec = (long)(at_ms % 1000) * 1000000};
+        if (at_ms != 0 && ddpi_now_ms(&ddpi_clock_monotonic) >= at_ms)
+            end_process();
+        syscall(SYS_futex, &life->over, FUTEX_WAIT_BITSET_PRIVATE, 0, at_ms != 0 ? &at : NULL, NULL,
+                FUTEX_BITSET_MATCH_ANY);
+    }
 }
 
 static void *life_thread(void *arg)
 {
     struct ddpi_life *life = arg;
+    _Atomic uint32_t *word = &life->slot->word;
     uint32_t none = 0, mine = (uint32_t)gettid() | FUTEX_WAITERS;
     life->head.list.next = &life->entry;
     life->entry.next = &life->head.list;
-    life->head.futex_offset = (intptr_t)life->word - (intptr_t)&life->entry;
+    life->head.futex_offset = (intptr_t)word - (intptr_t)&life->entry;
     if (syscall(SYS_set_robust_list, &life->head, sizeof life->head) != 0 ||
-        !atomic_compare_exchange_strong(life->word, &none, mine))
+        !atomic_compare_exchange_strong(word, &none, mine))
         return NULL; /* another communicator of this process holds it */
     wake_agent(life);
-    while (atomic_load(&life->over) == 0)
-        syscall(SYS_futex, &life->over, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+    wait_for_release(life);
     life->head.list.next = &life->head.list;
-    atomic_compare_exchange_strong(life->word, &mine, 0);
+    atomic_compare_exchange_strong(word, &mine, 0);
     wake_agent(life);
     return NULL;
 }
@@ -78,7 +103,7 @@ static bool map_page(struct ddpi_life *life, int fd, uint32_t slot)
     if (mapped == MAP_FAILED)
         return false;
     life->page = mapped;
-    life->word = &life->page[slot].word;
+    life->slot = &life->page[slot];
     return true;
 }
 

@@ -1,7 +1,8 @@
 /*
  * life_lock.h - shows the agent that started this process at once when the process dies
- * (life_slot.h). An aid only: without it the agent learns of the death when the process has ended
- * completely.
+ * (life_slot.h), and ends the process when agent and guard can no longer do it in time. An aid
+ * only: without it the agent learns of the death when the process has ended completely, and a
+ * process whose agent and guard are stopped together runs on.
  */
 #ifndef DDPI_LIFE_LOCK_H
 #define DDPI_LIFE_LOCK_H

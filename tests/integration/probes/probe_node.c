@@ -14,11 +14,17 @@
  *     headless  its first thread ends, and another one goes on: the kernel shows it as a zombie
  *     talk      prints lines, "generation number xx...x", as fast as they are taken, but for a
  *               short sleep now and then; each write is whole or is not
+ *
+ * probe_node_comm is the same program with a communicator of libddpcomm, of itself alone.
  */
+#ifdef WITH_LIBDDPCOMM
+#include <ddprun/comm.h>
+#endif
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,6 +146,17 @@ static void *live(void *arg)
     }
 }
 
+static bool join_world(void)
+{
+#ifdef WITH_LIBDDPCOMM
+    const struct ddp_comm_options options = {.size = sizeof options, .world_size = 1};
+    static ddp_comm *comm; /* never given back, but not lost either */
+    return ddp_comm_init(&options, &comm, NULL) == DDP_OK;
+#else
+    return true;
+#endif
+}
+
 int main(int argc, char **argv)
 {
     static struct life life;
@@ -149,6 +166,8 @@ int main(int argc, char **argv)
         return 2;
     if (strcmp(mode, "deaf") == 0)
         signal(SIGTERM, SIG_IGN);
+    if (!join_world())
+        return 5;
     life.dir = argv[1];
     life.mode = mode;
     begin(&life.record, argv[1]);

@@ -56,9 +56,11 @@
  * Threads: any thread may use a communicator until it is destroyed, also several at once; their
  * operations run in the order in which the calls came, which must be the same on all ranks.
  * Different communicators are independent. Below ddprun the library has a thread of its own, with
- * all signals blocked. It only waits: the agent sees by its end that the process dies. Another one
- * for each communicator whose ranks share memory waits for the death of other ranks. The first call
- * on device memory starts a thread for that communicator, which runs its operations.
+ * all signals blocked. It only waits: the agent sees by its end that the process dies. On several
+ * nodes it ends the process by SIGKILL before the ranks of this node are given away, if ddprun
+ * itself was stopped (SIGSTOP) and cannot do that. Another thread for each communicator whose ranks
+ * share memory waits for the death of other ranks. The first call on device memory starts a thread
+ * for that communicator, which runs its operations.
  *
  * Children: a communicator belongs to the process that created it. In a forked child every call on
  * it returns DDP_E_INVALID, ddp_comm_abort() does nothing, and ddp_comm_destroy() only frees host
