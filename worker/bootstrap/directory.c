@@ -44,17 +44,11 @@ static bool is_loopback(const struct sockaddr_storage *address)
                                          : IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
 }
 
-static bool means_loopback(const char *host)
-{
-    return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
-           strncmp(host, "127.", 4) == 0;
-}
-
 void ddpi_server_place(const struct ddpi_endpoint *server, struct ddpi_endpoint *ret)
 {
     struct sockaddr_storage source;
     *ret = *server;
-    if (ret->host[0] != '\0' && !means_loopback(ret->host) &&
+    if (ret->host[0] != '\0' && !ddpi_host_is_loopback(ret->host) &&
         (ddpi_source_address(ret->host, ret->port, &source, NULL) != DDP_OK ||
          is_loopback(&source)))
         ret->host[0] = '\0';
