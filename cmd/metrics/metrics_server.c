@@ -175,8 +175,8 @@ static bool find_ends(int fd, struct ddpi_end *ret_here, struct ddpi_end *ret_th
 
 enum audience { ANYBODY, THIS_MACHINE, THE_USER };
 
-/* Without a token it matters who is at the other end; with a Host of another name that may be the
- * user's browser, with a page of somebody else. */
+/* Without a token it matters which user is at the other end. With a Host of another name it may be
+ * the user's browser that shows a page of another site. */
 static bool may_see(struct metrics_server *server, const struct http_request *request,
                     enum audience audience)
 {

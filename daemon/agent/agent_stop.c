@@ -180,7 +180,7 @@ static void say_what_is_killed(struct agent *agent)
     if (left.count > 0)
         logmux_say(&agent->mux,
                    "processes that the workers have left running are killed, %u in all: %s; a "
-                   "worker that waits for them before it ends keeps them",
+                   "worker that needs them must wait for them before it ends",
                    left.count, left.names);
 }
 
@@ -305,9 +305,10 @@ static void on_flush_over(uv_timer_t *timer)
 static void on_flush_slow(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
-    logmux_say(&agent->mux,
-               "the job has ended; ddprun waits until somebody reads the rest of its output; a "
-               "signal ends the wait");
+    logmux_say(
+        &agent->mux,
+        "the job has ended; ddprun waits until the rest of its output is read; a signal ends "
+        "the wait");
 }
 
 /* A slow reader of our output gets everything, unless a signal ends the wait: one that comes now,

@@ -50,9 +50,8 @@ struct worker_proc {
     char *error_file;               /* "": none; never NULL once started */
     char *log_files[2];             /* of stdout and stderr; NULL: none */
     struct worker_watch exit_watch; /* of the process */
-    struct worker_watch
-        main_watch;  /* of its main program, if that is another one, while it stops */
-    bool main_ended; /* the main program has ended, and the rest was told to end */
+    struct worker_watch main_watch; /* of another main program, while it stops */
+    bool main_ended;                /* that one has ended, and the rest was told to end */
     void (*exit_ready)(struct worker_proc *worker); /* waitpid() will succeed */
     void (*main_over)(struct worker_proc *worker);  /* @main_ended has become true */
     void (*unwatched)(struct worker_proc *worker);  /* the handles are closed: reset is allowed */

@@ -178,8 +178,8 @@ class Job:
         return found[0]
 
     def running(self):
-        """The pids of all its running processes. ddprund hides its environment, and with it the mark, from whoever
-        lacks CAP_SYS_PTRACE."""
+        """The pids of all its running processes. Without CAP_SYS_PTRACE the environment of ddprund, and so the mark,
+        cannot be read."""
         found = marked_processes(self.mark)
         if self.pid not in found and self.process.poll() is None:
             found.append(self.pid)

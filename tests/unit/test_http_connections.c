@@ -1,5 +1,6 @@
 /*
- * test_http_connections.c - who is shut down, and when: whom the owner keeps waiting never is.
+ * test_http_connections.c - which connection is shut down, and when. One that waits for the owner
+ * never is.
  */
 #include "check_main.h"
 #include "http_connections.h"
@@ -66,7 +67,7 @@ START_TEST(nobody_goes_while_there_is_a_place)
 }
 END_TEST
 
-START_TEST(whom_the_owner_keeps_waiting_stays)
+START_TEST(one_that_waits_for_the_owner_stays)
 {
     for (unsigned i = 0; i < MOST - 1; i++)
         http_connection_pause(some[i]);
@@ -80,7 +81,7 @@ START_TEST(whom_the_owner_keeps_waiting_stays)
 }
 END_TEST
 
-START_TEST(whoever_takes_too_long_goes)
+START_TEST(one_that_takes_too_long_goes)
 {
     ck_assert_uint_eq(http_connections_expire(&all, LIMIT_MS - 1), 1);
     ck_assert_uint_eq(shut(), 0);
@@ -100,7 +101,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("all");
     tcase_add_checked_fixture(tcase, make_connections, remove_connections);
     ADD_TESTS(tcase, a_newcomer_takes_the_place_of_the_oldest, nobody_goes_while_there_is_a_place,
-              whom_the_owner_keeps_waiting_stays, whoever_takes_too_long_goes);
+              one_that_waits_for_the_owner_stays, one_that_takes_too_long_goes);
     suite_add_tcase(suite, tcase);
     return suite;
 }

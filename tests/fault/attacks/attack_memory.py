@@ -16,7 +16,7 @@ from strangers import STRANGER, as_stranger, needs_strangers, reachable
 
 @needs_strangers
 class Memory(DdprundCase):
-    """Another process of the same user, who is not root: whoever he is, he does not get the token."""
+    """Another process of the same user, unless that is root, does not get the token."""
 
     def test_that_holds_the_token_is_not_to_be_read(self):
         token = self.folder / 'token'
