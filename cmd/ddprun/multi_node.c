@@ -13,6 +13,7 @@
 #include "error.h"
 #include "exit_codes.h"
 #include "mem.h"
+#include "round_names.h"
 #include "token_file.h"
 
 #include <errno.h>
@@ -150,6 +151,9 @@ static ddp_status serve_at(struct multi_node *node, const char *host, struct ddp
     if (status == DDP_OK && config->is_master)
         ddpi_server_set_tcpstore_job(node->server, config->job);
     if (status == DDP_OK)
+        status = ddpi_server_show(node->server, DDPI_STORE_JOB_KEY, config->job,
+                                  strlen(config->job), err);
+    if (status == DDP_OK)
         status = listen_at(node, host, err);
     if (status == DDP_OK)
         return DDP_OK;
@@ -254,9 +258,42 @@ static void note_store(struct multi_node *node)
         keys->wanted = ddpi_round_met(node->round, &keys->store);
 }
 
+static void on_store_job(void *data, const struct ddp_store_result *result)
+{
+    struct multi_node *node = data;
+    const struct multi_node_config *config = node->config;
+    if (result->status != DDP_OK || !ddpi_job_valid(result->value, result->value_len) ||
+        strcmp(result->value, config->job) == 0)
+        return;
+    snprintf(node->host_job, sizeof node->host_job, "%s", (const char *)result->value);
+    membership_say(
+        node->membership,
+        "the store at %s is that of job '%s', and ends with it; a ddprund serves several "
+        "jobs",
+        config->store, node->host_job);
+}
+
+/* The store may be the one of another job. */
+static void ask_store_job(struct multi_node *node)
+{
+    const struct ddp_store_request get = {.size = sizeof get,
+                                          .op = DDP_STORE_OP_TRY_GET,
+                                          .timeout_ms = DDP_STORE_FOREVER,
+                                          .key = DDPI_STORE_JOB_KEY};
+    node->host_job[0] = '\0';
+    if (node->server == NULL)
+        (void)!ddp_store_uv_submit(ddpi_round_store(node->round), &get, on_store_job, node, NULL,
+                                   NULL);
+}
+
 static void tell_lost(struct multi_node *node, const char *why)
 {
     membership_say(node->membership, "the store at %s: %s; trying again", node->config->store, why);
+    if (node->host_job[0] != '\0')
+        membership_say(node->membership,
+                       "that store was the one of job '%s', which may be over; start a ddprund for "
+                       "jobs that share a store",
+                       node->host_job);
     if (node->mark[0] != '\0')
         membership_say(
             node->membership,
@@ -274,8 +311,10 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
 {
     struct multi_node *node = ctx;
     bool connected = state == DDP_STORE_UV_CONNECTED;
-    if (connected)
+    if (connected) {
         note_store(node);
+        ask_store_job(node);
+    }
     if (connected && node->guard != NULL)
         guard_hold_socket(node->guard, ddp_round_socket(node->round));
     if (connected && node->met != NULL)
@@ -451,6 +490,23 @@ static void on_idle(void *ctx)
     close_server(ctx);
 }
 
+static void tell_lingering(const struct multi_node *node)
+{
+    uint64_t others = ddpi_server_stats(node->server).members;
+    const char *job = ddpi_server_other_job(node->server, node->config->job);
+    if (others > 0 && job != NULL)
+        membership_say(node->membership,
+                       "this node hosts the store and waits for the other nodes (%" PRIu64
+                       "), also those of job '%s'; one more signal ends the store, and that job; "
+                       "a ddprund serves several jobs",
+                       others, job);
+    else if (others > 0)
+        membership_say(node->membership,
+                       "this node hosts the store and waits for the other nodes (%" PRIu64
+                       ") to leave the job; one more signal ends it, and the job",
+                       others);
+}
+
 /* Other members leave with the job, or are lost when their leases expire. */
 static void on_round_closed(void *ctx)
 {
@@ -459,12 +515,7 @@ static void on_round_closed(void *ctx)
         on_closed(node);
         return;
     }
-    uint64_t others = ddpi_server_stats(node->server).members;
-    if (others > 0)
-        membership_say(node->membership,
-                       "this node hosts the store and waits for the other nodes (%" PRIu64
-                       ") to leave the job; one more signal ends it, and the job",
-                       others);
+    tell_lingering(node);
     node->lingering = true;
     ddpi_server_when_idle(node->server, on_idle, node);
 }

@@ -45,6 +45,7 @@ struct multi_node {
     struct ddpi_server *server;       /* NULL: another process hosts the store */
     struct ddpi_log log;              /* of that server */
     char mark[ENDPOINT_MARK_PATH];    /* of the ddprund that owns the endpoint; "": none */
+    char host_job[DDPI_JOB_MAX + 1];  /* whose ddprun hosts the store, if it is not ours; "" */
     char busy_host[DDPI_HOST_MAX];    /* this node's, whose port another program has; "": none */
     uv_timer_t try_again;             /* to listen at @busy_host, until there is a connection */
     bool connected;

@@ -84,7 +84,7 @@ static void plan_identity(struct plan *plan, const struct ddprun_options *option
         is_static(options) && (endpoint_given(options) || options->master_port != UINT32_MAX);
     if (!named && !fixed)
         host_random_uuid(plan->run_id);
-    plan->agent.run_id = named ? options->rdzv_id : fixed ? "none" : plan->run_id;
+    plan->agent.run_id = named ? options->rdzv_id : fixed ? DDPI_JOB_UNNAMED : plan->run_id;
 }
 
 static const char *line_template(const struct ddprun_options *options)
@@ -309,7 +309,7 @@ static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *opt
 {
     struct agent_config *agent = &plan->agent;
     struct multi_node_config *multi = &plan->multi;
-    const char *name = given(options->rdzv_id) ? options->rdzv_id : "none";
+    const char *name = given(options->rdzv_id) ? options->rdzv_id : DDPI_JOB_UNNAMED;
     struct ddpi_endpoints endpoints;
     ddp_status status = plan_endpoints(options, &endpoints, err);
     if (status != DDP_OK)
@@ -469,6 +469,8 @@ ddp_status plan_program(struct plan *plan, const struct ddprun_options *options,
     plan->agent.program = plan->program.path;
     plan->agent.interpreter = plan->program.interprets ? plan->program.path : NULL;
     plan->agent.argv = plan->program.argv;
+    if (status == DDP_OK && plan->several && strcmp(plan->multi.job, DDPI_JOB_UNNAMED) == 0)
+        program_describe(operands, options->module, plan->says.command, sizeof plan->says.command);
     plan->agent.preload = given(options->preload) && plan->program.script ? options->preload : NULL;
     if (status == DDP_OK && options->mpi == DDPRUN_OPENMPI)
         status = program_find_pmi_library(&plan->pmi_library, err);

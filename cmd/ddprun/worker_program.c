@@ -8,8 +8,11 @@
 #include "mem.h"
 #include "parse.h"
 
+#include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +22,10 @@
 #define BESIDE    "%s/libddppmi.so"
 #define INSTALLED "%s/../" LIBRARIES "/libddppmi.so"
 
-enum { OUR_WORDS = 4 }; /* python3 -u -m, and an argument */
+enum {
+    OUR_WORDS = 4, /* python3 -u -m, and an argument */
+    CUT_MARK = sizeof " ... #01234567",
+};
 
 static bool is_executable_file(const char *path)
 {
@@ -225,6 +231,37 @@ ddp_status program_resolve(char **operands, char *argument, bool module, bool no
     *ret_program = (struct program){
         .path = path, .argv = argv, .interprets = python, .script = python && !module};
     return DDP_OK;
+}
+
+/* FNV-1a of 32 bits, of one more word and its end. */
+static uint32_t hash_word(uint32_t hash, const char *word)
+{
+    for (const char *at = word;; at++) {
+        hash = (hash ^ (uint8_t)*at) * UINT32_C(16777619);
+        if (*at == '\0')
+            return hash;
+    }
+}
+
+static void put_word(char *text, size_t size, size_t *used, const char *word)
+{
+    for (const char *at = word; *at != '\0' && *used < size - 1; at++)
+        text[(*used)++] = iscntrl((unsigned char)*at) ? '?' : *at;
+    text[*used] = '\0';
+}
+
+void program_describe(char *const *operands, bool module, char *text, size_t size)
+{
+    uint32_t hash = UINT32_C(2166136261);
+    size_t used = 0;
+    put_word(text, size, &used, module ? "-m " : "");
+    for (size_t i = 0; operands[i] != NULL; i++) {
+        hash = hash_word(hash, operands[i]);
+        put_word(text, size, &used, i > 0 ? " " : "");
+        put_word(text, size, &used, operands[i]);
+    }
+    if (used == size - 1)
+        snprintf(text + size - CUT_MARK, CUT_MARK, " ... #%08" PRIx32, hash);
 }
 
 ddp_status program_find_pmi_library(char **ret_path, struct ddp_error *err)

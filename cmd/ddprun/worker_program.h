@@ -7,6 +7,7 @@
 
 #include <ddprun/status.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 struct program {
     char *path;      /* to execute */
@@ -30,6 +31,11 @@ struct program {
 DDP_MUST_CHECK ddp_status program_resolve(char **operands, char *argument, bool module,
                                           bool no_python, struct program *ret_program,
                                           struct ddp_error *err);
+
+/* Write @operands, behind "-m" if they are a @module, to @text of @size bytes (at least 16). The
+ * end of what is too long is left out; a hash of all stands in its place. '?' stands for control
+ * characters. */
+void program_describe(char *const *operands, bool module, char *text, size_t size);
 
 /* Find the program @name, as a shell would. *@ret_path is the caller's to ddpi_free(). */
 DDP_MUST_CHECK ddp_status program_find(const char *name, char **ret_path, struct ddp_error *err);

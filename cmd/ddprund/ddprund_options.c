@@ -358,7 +358,7 @@ ddp_status ddprund_options_parse(int argc, char **argv, char *const *envp,
                                  struct ddprund_options *ret_options, struct ddp_error *err)
 {
     char *const no_envp[] = {NULL};
-    struct ddprund_options options = {.server.fair_shares = true,
+    struct ddprund_options options = {.server = {.fair_shares = true, .named_jobs_only = true},
                                       .log_level = DDPI_LOG_INFO,
                                       .drain_timeout_ms = 5000,
                                       .state_lease_ms = 5000};

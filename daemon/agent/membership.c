@@ -94,10 +94,24 @@ static void say_start(struct membership *membership, const struct ddp_round_seat
                    seat->first_rank + nproc - 1, seat->world_size);
 }
 
+/* Two jobs without a name at one store are one. So are the nodes of one job whose arguments
+ * differ. */
+static void say_another(struct membership *membership, const struct ddp_round_seat *seat)
+{
+    if (seat->text[0] == '\0' || strcmp(seat->text, membership->another) == 0)
+        return;
+    memcpy(membership->another, seat->text, sizeof membership->another);
+    logmux_say(&membership->agent.mux,
+               "%s and this node '%s', in one job without a name; if these are two jobs, give each "
+               "its own --rdzv-id=NAME",
+               seat->text, membership->member.says.command);
+}
+
 static void on_member_start(void *ctx, const struct ddp_round_seat *seat)
 {
     struct membership *membership = ctx;
     say_start(membership, seat);
+    say_another(membership, seat);
     membership->waiting[0] = '\0';
     events_seated(&membership->events, seat);
     keep_fence(membership); /* before a worker runs */

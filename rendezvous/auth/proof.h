@@ -40,6 +40,9 @@ enum ddpi_role {
 #undef DDPI_ROLE
 };
 
+/* The job of nodes that gave theirs no name, as with torchrun. */
+#define DDPI_JOB_UNNAMED "none"
+
 struct ddpi_identity {
     enum ddpi_role role;
     char job[DDPI_JOB_MAX + 1]; /* "": no job; access to the whole store */

@@ -17,6 +17,8 @@ bool ddpi_store_met(ddp_store *store, uint64_t *ret_number);
 const char *ddpi_store_uv_host(const ddp_store_uv *store);
 
 bool ddpi_store_uv_met(const ddp_store_uv *store, uint64_t *ret_number);
+/* The client under @round, which owns it: for requests of the same agent. */
+ddp_store_uv *ddpi_round_store(const ddp_round *round);
 bool ddpi_round_met(const ddp_round *round, uint64_t *ret_number);
 
 /* Vouch for the TCPStore clients of @job on this host, and for no others: an agent sends this with

@@ -127,18 +127,30 @@ static char *seat_key(struct ddpi_bytes job, struct ddpi_bytes id)
 
 /* Tells the member @id, through its seat, that it cannot have one. */
 static void refuse_member(struct ddpi_round_keys *keys, struct ddpi_bytes job, struct ddpi_bytes id,
-                          const struct ddp_error *why)
+                          int32_t exit_code, const char *why)
 {
-    struct ddp_round_seat seat = {.order = DDP_ROUND_END, .exit_code = EXIT_CONFIG};
+    struct ddp_round_seat seat = {.order = DDP_ROUND_END, .exit_code = exit_code};
     struct ddp_error err;
     char *key = seat_key(job, id);
     if (key == NULL)
         return;
-    snprintf(seat.text, sizeof seat.text, "the server cannot read what this member says: %.200s",
-             why->msg);
+    snprintf(seat.text, sizeof seat.text, "%s", why);
     ddp_status status = ddpi_round_seat_put(&keys->record, &seat, &err);
     (void)ddpi_round_poke_record(keys, ddpi_bytes_of(key, strlen(key)), status, &err);
     ddpi_free(key);
+}
+
+static void refuse_unreadable(struct ddpi_round_keys *keys, struct ddpi_bytes job,
+                              struct ddpi_bytes id, const char *why)
+{
+    char text[DDP_ROUND_TEXT_SIZE];
+    snprintf(text, sizeof text, "the server cannot read what this member says: %.200s", why);
+    refuse_member(keys, job, id, EXIT_CONFIG, text);
+}
+
+static bool is_unnamed(struct ddpi_bytes job)
+{
+    return ddpi_bytes_equal(job, ddpi_bytes_of(DDPI_JOB_UNNAMED, strlen(DDPI_JOB_UNNAMED)));
 }
 
 /* The member is gone. */
@@ -198,11 +210,14 @@ void ddpi_round_take_member(struct ddpi_round_keys *keys, struct ddpi_bytes name
     struct ddp_error err;
     if (value.data == NULL)
         forget_member(keys, name, id_text);
-    else if (!ddpi_round_parse_id(id_text, &id)) {
-        ddpi_error_set(&err, DDP_E_PROTOCOL, "its key does not end with a number");
-        refuse_member(keys, name, id_text, &err);
-    } else if (ddpi_round_member_get(value, &member, &err) != DDP_OK)
-        refuse_member(keys, name, id_text, &err);
+    else if (keys->hooks.named_only && is_unnamed(name))
+        refuse_member(keys, name, id_text, EXIT_USAGE,
+                      "a ddprund serves any number of jobs, and this one has no name: give it one "
+                      "by --rdzv-id=NAME, the same on all of its nodes");
+    else if (!ddpi_round_parse_id(id_text, &id))
+        refuse_unreadable(keys, name, id_text, "its key does not end with a number");
+    else if (ddpi_round_member_get(value, &member, &err) != DDP_OK)
+        refuse_unreadable(keys, name, id_text, err.msg);
     else
         feed_member(keys, need_job(keys, name), id, &member);
 }

@@ -32,6 +32,7 @@ struct ddpi_round_keys;
 
 struct ddpi_round_keys_hooks {
     void *ctx;
+    bool named_only; /* members of DDPI_JOB_UNNAMED are refused */
     /* The latest epoch of @job; its next generation comes after it. */
     uint64_t (*epoch)(void *ctx, const char *job);
     /* As in struct ddpi_rounds_hooks; @store_is_master: the workers meet at the store. */
@@ -69,6 +70,10 @@ uint64_t ddpi_round_keys_deadline(const struct ddpi_round_keys *keys);
 
 /* Whether @job has members. */
 bool ddpi_round_keys_has(const struct ddpi_round_keys *keys, struct ddpi_bytes job);
+
+/* The name of a job with members that is not @job; NULL: there is none. Valid until the next act.
+ */
+const char *ddpi_round_keys_other(const struct ddpi_round_keys *keys, const char *job);
 
 /* The numbers of jobs and of members. */
 void ddpi_round_keys_count(const struct ddpi_round_keys *keys, uint64_t *ret_jobs,

@@ -182,6 +182,14 @@ bool ddpi_round_keys_has(const struct ddpi_round_keys *keys, struct ddpi_bytes j
     return ddpi_round_find_job(keys, job) != NULL;
 }
 
+const char *ddpi_round_keys_other(const struct ddpi_round_keys *keys, const char *job)
+{
+    ddpi_list_for_each (node, &keys->all)
+        if (strcmp(ddpi_round_job_of(node)->name, job) != 0)
+            return ddpi_round_job_of(node)->name;
+    return NULL;
+}
+
 void ddpi_round_keys_count(const struct ddpi_round_keys *keys, uint64_t *ret_jobs,
                            uint64_t *ret_members)
 {

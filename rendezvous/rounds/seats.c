@@ -181,6 +181,30 @@ static int compare_roles(const void *left, const void *right)
     return order != 0 ? order : compare_u64(a->seat.node_rank, b->seat.node_rank);
 }
 
+static bool runs_another(const struct round_member *a, const struct round_member *b)
+{
+    return *a->says.command != '\0' && *b->says.command != '\0' &&
+           strcmp(a->says.command, b->says.command) != 0;
+}
+
+static void name_command(struct round_member *member, const struct round_member *other)
+{
+    ddpi_rounds_say(member->seat.text, "node %s runs '%s'", other->says.name, other->says.command);
+}
+
+/* Each of the @count nodes of one role is compared with the first, and that with the others. */
+static void compare_commands(struct round_member *const *nodes, uint32_t count)
+{
+    struct round_member *first = nodes[0];
+    for (uint32_t i = 1; i < count; i++) {
+        if (!runs_another(first, nodes[i]))
+            continue;
+        name_command(nodes[i], first);
+        if (first->seat.text[0] == '\0')
+            name_command(first, nodes[i]);
+    }
+}
+
 /* Ranks are also counted within each role, in the order of the nodes: sorts the nodes by role. */
 static void count_roles(struct ddpi_rounds *rounds, uint32_t nodes)
 {
@@ -195,6 +219,7 @@ static void count_roles(struct ddpi_rounds *rounds, uint32_t nodes)
         }
         for (uint32_t i = first; i < end; i++)
             sorted[i]->seat.role_world_size = size;
+        compare_commands(sorted + first, end - first);
     }
 }
 

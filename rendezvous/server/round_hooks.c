@@ -231,6 +231,7 @@ ddp_status ddpi_server_create_rounds(struct ddpi_server *server, const uint8_t s
                                      struct ddp_error *err)
 {
     const struct ddpi_round_keys_hooks hooks = {.ctx = server,
+                                                .named_only = server->jobs.named_only,
                                                 .epoch = on_epoch,
                                                 .begin = on_round_begin,
                                                 .resume = on_resume,

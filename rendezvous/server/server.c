@@ -67,6 +67,11 @@ static void on_turn_handle_closed(uv_handle_t *handle)
     server_maybe_closed(server);
 }
 
+const char *ddpi_server_other_job(const struct ddpi_server *server, const char *job)
+{
+    return ddpi_round_keys_other(server->rounds, job);
+}
+
 void ddpi_server_when_idle(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx)
 {
     server->idle = (struct server_callback){cb, ctx};
@@ -337,6 +342,7 @@ ddp_status ddpi_server_create_unbound(uv_loop_t *loop, const struct ddpi_server_
     take_options(server, options);
     ddpi_owners_init(&server->admission.owners);
     server->admission.vouches = options->vouches;
+    server->jobs.named_only = options->named_jobs_only;
     server->rounds_elsewhere = options->rounds_elsewhere;
     server->rounds_ctx = options->rounds_ctx;
     take_common_options(server, options);

@@ -64,6 +64,7 @@ struct ddpi_server_options {
     size_t max_job_bytes;
     size_t max_job_sessions;
     bool fair_shares;       /* ... or, if this is set, a share of what is free */
+    bool named_jobs_only;   /* nodes that gave their job no name are refused */
     size_t reserve;         /* 64 MiB: more bytes, for keys and sessions of rounds */
     size_t history_changes; /* 65,536: changes that watches can go back to ... */
     size_t history_bytes;   /* ... 32 MiB: their keys and values */
@@ -175,6 +176,10 @@ void ddpi_server_set_tcpstore_job(struct ddpi_server *server, const char *job);
  * loop, once, when no request is waiting and all replies have been sent. A client can delay that
  * forever: close the server, from @cb or earlier. */
 void ddpi_server_drain(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx);
+
+/* The name of a job with members that is not @job; NULL: there is none. Valid until the loop turns.
+ */
+const char *ddpi_server_other_job(const struct ddpi_server *server, const char *job);
 
 /* Call @cb from the loop, once, when no job has members. */
 void ddpi_server_when_idle(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx);

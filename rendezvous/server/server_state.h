@@ -63,6 +63,7 @@ struct ddpi_server {
     struct {
         struct ddpi_kv_scope *tcpstore_scope;
         char tcpstore_job[DDPI_JOB_MAX + 1]; /* of clients at ports of no job; "": none */
+        bool named_only;                     /* nodes of a job without a name are refused */
     } jobs;
 
     struct {

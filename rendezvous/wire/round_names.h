@@ -6,5 +6,7 @@
 #define DDPI_ROUND_NAMES_H
 
 #define DDPI_ROUND_PREFIX "round/"
+/* The job of the ddprun that hosts the store. A ddprund has no such key. */
+#define DDPI_STORE_JOB_KEY "store/job"
 
 #endif

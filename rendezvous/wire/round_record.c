@@ -109,6 +109,7 @@ static const struct field member_fields[] = {
     NEWER_WORD_OF(MEMBER, "checking", checking, no_yes),
     NEWER_NUMBER_OF(MEMBER, "checks", checks, UINT32_MAX),
     NEWER_NUMBER_OF(MEMBER, "quarantine", terms.quarantine, UINT32_MAX),
+    NEWER_TEXT_OF(MEMBER, "command", command),
 };
 
 static const struct field seat_fields[] = {

@@ -114,6 +114,7 @@ void rounds_join(struct rounds_fixture *fixture, unsigned id, const char *name)
     *says = (struct ddp_round_member){
         .nproc = 2, .node_rank = node_rank, .master_port = master_port, .terms = fixture->terms};
     memcpy(says->role, fixture->role, sizeof says->role);
+    memcpy(says->command, fixture->command, sizeof says->command);
     (void)snprintf(says->name, sizeof says->name, "%s", name);
     (void)snprintf(says->address, sizeof says->address, "10.0.0.%u", id);
     publish(fixture, id);

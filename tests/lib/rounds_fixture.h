@@ -15,6 +15,7 @@ struct rounds_fixture {
     uint64_t now_ms;
     struct ddp_round_terms terms; /* of members that come */
     char role[DDP_ROUND_ROLE_SIZE];
+    char command[DDP_ROUND_COMMAND_SIZE];
     struct ddp_round_member says[ROUNDS_MEMBERS];
     struct ddp_round_seat seat[ROUNDS_MEMBERS]; /* by id, as told last */
     unsigned told[ROUNDS_MEMBERS];

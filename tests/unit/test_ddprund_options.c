@@ -30,7 +30,8 @@ static ddp_status parse(const char *const *words, const char *const *variables)
 START_TEST(nothing_given)
 {
     PARSED(WORDS(), WORDS());
-    static const struct ddpi_server_options expected = {.fair_shares = true};
+    static const struct ddpi_server_options expected = {.fair_shares = true,
+                                                        .named_jobs_only = true};
     ck_assert_uint_eq(options.listen.count, 0);
     ck_assert_mem_eq(&options.server, &expected, sizeof expected);
     ck_assert_int_eq(options.log_level, DDPI_LOG_INFO);

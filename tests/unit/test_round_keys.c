@@ -18,11 +18,12 @@ static uint64_t epoch;
 static unsigned begins, resumes, changes, troubles, overs;
 static bool store_is_master, begin_fails;
 static uint32_t quarantine; /* of the terms */
+static const char *own_job; /* of the members */
 
 static uint64_t on_epoch(void *ctx, const char *job)
 {
     (void)ctx;
-    ck_assert_str_eq(job, "j");
+    ck_assert_str_eq(job, own_job);
     return epoch;
 }
 
@@ -30,7 +31,7 @@ static ddp_status on_begin(void *ctx, const char *job, uint64_t generation, bool
                            struct ddp_round_seat *seat, struct ddp_error *err)
 {
     (void)ctx;
-    ck_assert_str_eq(job, "j");
+    ck_assert_str_eq(job, own_job);
     if (begin_fails)
         return ddpi_error_set(err, DDP_E_LIMIT, "no ports");
     ck_assert_uint_gt(generation, epoch);
@@ -70,7 +71,7 @@ static void on_trouble(void *ctx, const char *job, const char *what)
 static void on_over(void *ctx, const char *job)
 {
     (void)ctx;
-    ck_assert_str_eq(job, "j");
+    ck_assert_str_eq(job, own_job);
     overs++;
 }
 
@@ -80,15 +81,18 @@ static void note(void *ctx, const struct ddpi_mutation *mutation)
     ddpi_round_keys_note(keys, mutation);
 }
 
+static bool named_only;
+
 static void make_keys(void)
 {
     static const uint8_t seed[DDPI_SEED_SIZE] = {1};
-    static const struct ddpi_round_keys_hooks hooks = {.epoch = on_epoch,
-                                                       .begin = on_begin,
-                                                       .resume = on_resume,
-                                                       .changed = on_changed,
-                                                       .trouble = on_trouble,
-                                                       .over = on_over};
+    const struct ddpi_round_keys_hooks hooks = {.named_only = named_only,
+                                                .epoch = on_epoch,
+                                                .begin = on_begin,
+                                                .resume = on_resume,
+                                                .changed = on_changed,
+                                                .trouble = on_trouble,
+                                                .over = on_over};
     keys = ddpi_round_keys_create(kv, seed, &hooks);
     ck_assert_ptr_nonnull(keys);
 }
@@ -97,8 +101,9 @@ static void setup(void)
 {
     kv_setup();
     epoch = begins = resumes = changes = troubles = overs = 0;
-    begin_fails = false;
+    begin_fails = named_only = false;
     quarantine = 0;
+    own_job = "j";
     make_keys();
     ddpi_kv_set_sink(kv, note, NULL);
 }
@@ -144,18 +149,23 @@ static struct ddp_round_member member(uint64_t id)
     return says;
 }
 
-static void publish(uint64_t id, const struct ddp_round_member *says)
+static void publish_in(const char *job, uint64_t id, const struct ddp_round_member *says)
 {
     struct ddpi_buf record;
     char key[64];
     ddpi_buf_init(&record, DDPI_ROUND_RECORD_MAX);
     ck_assert_int_eq(ddpi_round_member_put(&record, says, &why), DDP_OK);
-    snprintf(key, sizeof key, "round/j/member/%" PRIu64, id);
+    snprintf(key, sizeof key, "round/%s/member/%" PRIu64, job, id);
     ck_assert_int_eq(ddpi_kv_poke(kv, bytes(key),
                                   ddpi_bytes_of(ddpi_buf_head(&record), ddpi_buf_len(&record)),
                                   &why),
                      DDP_OK);
     ddpi_buf_finish(&record);
+}
+
+static void publish(uint64_t id, const struct ddp_round_member *says)
+{
+    publish_in("j", id, says);
 }
 
 static void join(uint64_t id)
@@ -172,15 +182,20 @@ static void say(uint64_t id, enum ddp_round_phase phase, uint64_t generation)
     publish(id, &says);
 }
 
-static struct ddp_round_seat seat_of(uint64_t id)
+static struct ddp_round_seat seat_in(const char *job, uint64_t id)
 {
     struct ddp_round_seat seat = {.order = (enum ddp_round_order) - 1};
     char key[64];
-    snprintf(key, sizeof key, "round/j/seat/%" PRIu64, id);
+    snprintf(key, sizeof key, "round/%s/seat/%" PRIu64, job, id);
     struct ddpi_bytes record = ddpi_kv_peek(kv, bytes(key));
     if (record.data != NULL)
         ck_assert_msg(ddpi_round_seat_get(record, &seat, &why) == DDP_OK, "%s", why.msg);
     return seat;
+}
+
+static struct ddp_round_seat seat_of(uint64_t id)
+{
+    return seat_in("j", id);
 }
 
 static void assert_state(const char *words)
@@ -509,6 +524,44 @@ START_TEST(a_checkpoint_in_any_keyspace)
 }
 END_TEST
 
+START_TEST(a_job_without_a_name)
+{
+    struct ddp_round_member says = member(2);
+    struct ddp_round_seat seat;
+    ddpi_kv_set_sink(kv, NULL, NULL);
+    ddpi_round_keys_destroy(keys);
+    named_only = _i == 1;
+    make_keys();
+    ddpi_kv_set_sink(kv, note, NULL);
+    own_job = "none";
+    publish_in(own_job, 2, &says);
+    act();
+    seat = seat_in("none", 2);
+    ck_assert_int_eq(seat.order, named_only ? DDP_ROUND_END : DDP_ROUND_WAIT);
+    ck_assert_int_eq(seat.exit_code, named_only ? 2 : 0);
+    ck_assert(!named_only || strstr(seat.text, "--rdzv-id=NAME") != NULL);
+    ck_assert((ddpi_round_keys_other(keys, "") == NULL) == named_only);
+    drop("round/none/member/2");
+    act();
+    ck_assert_ptr_null(value_of("round/none/seat/2"));
+}
+END_TEST
+
+START_TEST(the_other_job)
+{
+    struct ddp_round_member says = member(2);
+    ck_assert_ptr_null(ddpi_round_keys_other(keys, "j"));
+    join(2);
+    act();
+    ck_assert_ptr_null(ddpi_round_keys_other(keys, "j"));
+    ck_assert_str_eq(ddpi_round_keys_other(keys, "k"), "j");
+    own_job = "k";
+    publish_in(own_job, 3, &says);
+    act();
+    ck_assert_str_eq(ddpi_round_keys_other(keys, "j"), "k");
+}
+END_TEST
+
 START_TEST(a_generation_that_cannot_begin)
 {
     begin_fails = true;
@@ -658,7 +711,8 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, a_generation_comes_after_the_epoch, 0, 4);
     tcase_add_test(tcase, an_absurd_generation_is_no_record);
     tcase_add_loop_test(tcase, a_checkpoint_in_any_keyspace, 0, 3);
-    tcase_add_test(tcase, a_generation_that_cannot_begin);
+    ADD_TESTS(tcase, a_generation_that_cannot_begin, the_other_job);
+    tcase_add_loop_test(tcase, a_job_without_a_name, 0, 2);
     tcase_add_loop_test(tcase, a_second_start_goes_on, 0, 2);
     tcase_add_test(tcase, who_went_meanwhile_is_missed);
     tcase_add_test(tcase, leftovers_are_cleared);

@@ -37,7 +37,8 @@ static const struct ddp_round_member a_member = {
     .role = "a trainer",
     .sick = "node check failed (exit code 3): no GPU",
     .checking = true,
-    .checks = 4};
+    .checks = 4,
+    .command = "train.py --lr 0.1"};
 
 static const struct ddp_round_seat a_seat = {.order = DDP_ROUND_STOP,
                                              .generation = INT64_MAX,
@@ -174,6 +175,7 @@ START_TEST(each_field_has_its_place)
     ck_assert_str_eq(got.failure.text, a_member.failure.text);
     ck_assert_str_eq(got.role, "a trainer");
     ck_assert_str_eq(got.sick, a_member.sick);
+    ck_assert_str_eq(got.command, a_member.command);
     ck_assert(got.checking && got.checks == 4);
     free(text);
     text = written(1);

@@ -161,6 +161,40 @@ START_TEST(ranks_are_counted_in_each_role)
 }
 END_TEST
 
+static void join_with(unsigned id, const char *role, const char *command)
+{
+    char name[2] = {(char)('a' + id), '\0'};
+    (void)snprintf(at.role, sizeof at.role, "%s", role);
+    (void)snprintf(at.command, sizeof at.command, "%s", command);
+    rounds_join(&at, id, name);
+}
+
+START_TEST(nodes_with_different_commands_are_told)
+{
+    static const char *const told[] = {
+        "node c runs 'two'",   "", "node a runs 'one'", "", "node f runs 'four'",
+        "node e runs 'three'", ""};
+    at.terms.min_nodes = at.terms.max_nodes = 7;
+    join_with(0, "trainer", "one");
+    join_with(1, "trainer", "one");
+    join_with(2, "trainer", "two");
+    join_with(3, "trainer", ""); /* an agent that does not tell */
+    join_with(4, "ps", "three");
+    join_with(5, "ps", "four");
+    join_with(6, "alone", "five");
+    for (unsigned round = 1; round <= 2; round++) {
+        for (unsigned id = 0; id < 7; id++) {
+            ck_assert_int_eq(at.seat[id].order, DDP_ROUND_RUN);
+            ck_assert_uint_eq(at.seat[id].generation, round);
+            ck_assert_str_eq(at.seat[id].text, told[id]);
+        }
+        rounds_obey(&at, 7);
+        rounds_fail(&at, 0, 3, 60000);
+        rounds_obey(&at, 7);
+    }
+}
+END_TEST
+
 START_TEST(one_worker_that_fails_again_and_again)
 {
     at.terms.max_restarts = 10;
@@ -495,9 +529,9 @@ Suite *test_suite(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     ADD_TESTS(tcase, drained_nodes_go_and_may_come_back, drained_below_the_minimum_ends_the_job,
               a_drained_node_that_is_done_stops_nobody, the_job_is_scaled, terms_must_agree,
-              ranks_are_counted_in_each_role, one_worker_that_fails_again_and_again,
-              one_node_that_fails_again_and_again, one_node_alone_is_no_pattern,
-              a_recovery_is_timed, a_server_that_starts_again_goes_on,
+              ranks_are_counted_in_each_role, nodes_with_different_commands_are_told,
+              one_worker_that_fails_again_and_again, one_node_that_fails_again_and_again,
+              one_node_alone_is_no_pattern, a_recovery_is_timed, a_server_that_starts_again_goes_on,
               an_exit_code_may_come_after_a_restart, whoever_was_lost_meanwhile_is_missed,
               the_next_knows_what_has_ended, a_next_job_that_was_stored_by_halves,
               memory_may_be_short);

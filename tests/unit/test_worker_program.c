@@ -138,6 +138,26 @@ START_TEST(what_is_refused)
 }
 END_TEST
 
+/* Commands are compared by their descriptions. */
+START_TEST(a_command_is_described)
+{
+    char a[40], b[40];
+    char script[] = "train.py", tab[] = "--name=a\tb", empty[] = "";
+    char longer[] = "a long argument, of which the end counts: 1";
+    char *const words[] = {script, tab, empty, NULL}, *const lengthy[] = {script, longer, NULL};
+    program_describe(words, false, a, sizeof a);
+    ck_assert_str_eq(a, "train.py --name=a?b ");
+    program_describe(words, true, a, sizeof a);
+    ck_assert_str_eq(a, "-m train.py --name=a?b ");
+    program_describe(lengthy, false, a, sizeof a);
+    ck_assert_uint_eq(strlen(a), sizeof a - 1);
+    ck_assert_ptr_nonnull(strstr(a, "train.py a long argument, ... #"));
+    longer[sizeof longer - 2] = '2';
+    program_describe(lengthy, false, b, sizeof b);
+    ck_assert_str_ne(a, b);
+}
+END_TEST
+
 START_TEST(an_interpreter_that_is_not_there)
 {
     unlink("bin/python3");
@@ -154,7 +174,7 @@ Suite *test_suite(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     ADD_TESTS(tcase, what_is_executed, which_python,
               a_script_with_a_placeholder_is_looked_for_by_each_worker, what_is_refused,
-              an_interpreter_that_is_not_there);
+              a_command_is_described, an_interpreter_that_is_not_there);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -252,6 +252,11 @@ ddp_status ddp_round_describe(ddp_round *round, const char *text, struct ddp_err
     return ddpi_round_kick(round, err);
 }
 
+ddp_store_uv *ddpi_round_store(const ddp_round *round)
+{
+    return round->store;
+}
+
 bool ddpi_round_met(const ddp_round *round, uint64_t *ret_number)
 {
     return ddpi_store_uv_met(round->store, ret_number);

@@ -27,6 +27,7 @@ extern "C" {
 #define DDP_ROUND_ADDRESS_SIZE 256 /* of a host, with its NUL */
 #define DDP_ROUND_TEXT_SIZE    256 /* a sentence, with its NUL */
 #define DDP_ROUND_ROLE_SIZE    64  /* of a node's workers, with its NUL */
+#define DDP_ROUND_COMMAND_SIZE 160 /* that a node's workers run, with its NUL */
 
 /* When a member that joins while a generation runs gets a seat, if there is one. */
 enum ddp_round_join {
@@ -84,11 +85,14 @@ struct ddp_round_member {
     char sick[DDP_ROUND_TEXT_SIZE];
     bool checking;   /* it finds out whether it is fit: nothing begins before it knows */
     uint32_t checks; /* how often it has found out, since its agent started */
+    /* The program of its workers, and the arguments. Nodes of one role that run different ones are
+     * told so by the text of RUN. "": it is not compared. */
+    char command[DDP_ROUND_COMMAND_SIZE];
 };
 
 enum ddp_round_order {
     DDP_ROUND_WAIT = 0, /* it has no seat yet; @text says what it waits for */
-    DDP_ROUND_RUN = 1,  /* run @generation */
+    DDP_ROUND_RUN = 1,  /* run @generation; @text names a node with another command, or is "" */
     DDP_ROUND_STOP = 2, /* end the workers of @generation, then publish IDLE; @text says why */
     DDP_ROUND_END = 3   /* the job is over, or goes on without this member: @exit_code, @text */
 };

@@ -34,7 +34,7 @@ class Memory(DdprundCase):
             with subprocess.Popen([ddprund, '--listen=127.0.0.1:0', proof], env=env, text=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as store:
                 endpoint = store.stdout.readline().split()[-1]
-                with subprocess.Popen([ddprun, '--nnodes=2', '--rdzv-backend=c10d', proof,
+                with subprocess.Popen([ddprun, '--nnodes=2', '--rdzv-id=train', proof,
                                        f'--rdzv-endpoint={endpoint}', 'true'], env=env,
                                       stderr=subprocess.DEVNULL) as job:
                     agent = wait_until(lambda: children(job.pid), 'the agent')[0]
