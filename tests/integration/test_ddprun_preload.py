@@ -54,6 +54,8 @@ class Mine: pass
 death = ctypes.c_int()
 ctypes.CDLL(None).prctl(2, ctypes.byref(death), 0, 0, 0)
 main = sys.modules['__main__']
+while int(status('Threads')['Threads']) > threading.active_count(): # one that was joined may not have ended in the kernel
+    time.sleep(0.001)
 limits = [name for name in dir(resource) if name.startswith('RLIMIT_')]
 state = dict(
     argv=sys.argv, orig=sys.orig_argv if hasattr(sys, 'orig_argv') else None, path=sys.path,
