@@ -71,5 +71,8 @@ bool ddpi_proc_stat_read(pid_t pid, struct ddpi_proc_stat *ret)
 {
     char path[32], line[LINE_MAX_BYTES];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    return ddpi_text_file_read(path, line, sizeof line) && ddpi_proc_stat_parse(line, ret);
+    if (!ddpi_text_file_read(path, line, sizeof line) || !ddpi_proc_stat_parse(line, ret))
+        return false;
+    ret->pid = pid;
+    return true;
 }

@@ -11,6 +11,7 @@
 enum { DDPI_PROC_EXITING = 0x4 }; /* of the flags: PF_EXITING */
 
 struct ddpi_proc_stat {
+    pid_t pid;     /* if it was read; 0 if a line was parsed */
     char name[17]; /* cut at 16 characters; only kernel threads have longer names */
     char state;    /* 'R', 'S', 'Z', ...; see proc(5) */
     pid_t parent;

@@ -15,10 +15,13 @@
 #include "outcome.h"
 #include "reap.h"
 
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 enum {
     SETTLE_MS = 500,       /* for helpers to clean up when their main program has ended */
+    MANAGER_MS = 10000,    /* the same for PyTorch's manager, which waits for 2 s by itself */
     SWEEP_AGAIN_MS = 5,    /* a child may have been missed while others were exiting */
     SWEEP_LIMIT_MS = 5000, /* what survives SIGKILL for this long is stuck in the kernel */
     DRAIN_LIMIT_MS = 2000, /* for a pipe that a process outside the job holds open */
@@ -28,7 +31,7 @@ enum {
 
 /* ---- STOPPING ------------------------------------------------------------------------------- */
 
-static void sweep_now(struct agent *agent);
+static void enter_sweeping(struct agent *agent);
 static void enter_settling(struct agent *agent);
 
 static void ask_workers(struct agent *agent, int sig)
@@ -58,12 +61,6 @@ static void enter_stopping(struct agent *agent, uint64_t grace_ms)
     agent->hooks.changed(agent->hooks.ctx);
 }
 
-/* No worker runs, and none is being started. */
-static bool all_exited(const struct agent *agent)
-{
-    return agent->alive == 0 && !worker_starter_busy(&agent->starter);
-}
-
 static void shorten_grace(struct agent *agent, uint64_t grace_ms)
 {
     if (uv_timer_get_due_in(&agent->timer) > grace_ms)
@@ -79,14 +76,13 @@ void agent_stop(struct agent *agent, enum member_stop how)
         return; /* agent_abort_start() ends the workers; or none runs */
     worker_starter_cancel(&agent->starter);
     agent_set_cause(agent, AGENT_CAUSE_ORDER);
-    if (agent_is_up(agent) && how != MEMBER_STOP_KILL && !all_exited(agent))
+    if (how == MEMBER_STOP_KILL && ddpi_sm_allowed(&agent->sm, AGENT_SWEEPING))
+        enter_sweeping(agent);
+    else if (how != MEMBER_STOP_KILL && agent_is_up(agent))
         enter_stopping(agent, grace_ms);
-    else if (agent->sm.state == AGENT_STOPPING && how != MEMBER_STOP_KILL)
+    else if (how != MEMBER_STOP_KILL && agent->sm.state == AGENT_STOPPING)
         shorten_grace(agent, grace_ms);
-    else if (agent->sm.state == AGENT_SETTLING && how != MEMBER_STOP_KILL)
-        return; /* all end already */
-    else if (ddpi_sm_allowed(&agent->sm, AGENT_SWEEPING))
-        sweep_now(agent);
+    agent_advance(agent);
 }
 
 /* ---- SWEEPING ------------------------------------------------------------------------------- */
@@ -153,43 +149,67 @@ static bool is_helper(void *ctx, const struct ddpi_proc_stat *stat)
     return false;
 }
 
+/* PyTorch's manager of shared memory (the sharing strategy file_system), as the kernel cuts its
+ * name. It removes the segments when it ends, by itself, 2 s after its last client. */
+static bool is_shm_manager(const struct ddpi_proc_stat *stat)
+{
+    return strcmp(stat->name, "torch_shm_manag") == 0;
+}
+
 struct left_over {
     char names[512];
     size_t len; /* of the names that fit */
     unsigned count;
+    unsigned managers; /* not counted above */
 };
 
-static void note_left_over(void *ctx, pid_t pid, char state, const char *name)
+static bool note_left_over(void *ctx, const struct ddpi_proc_stat *stat)
 {
     struct left_over *left = ctx;
-    if (state == 'Z')
-        return;
+    if (stat->state == 'Z')
+        return false;
+    if (is_shm_manager(stat)) {
+        left->managers++;
+        return false;
+    }
     int len = snprintf(left->names + left->len, sizeof left->names - left->len, "%s%s (pid %d)",
-                       left->count > 0 ? ", " : "", name, (int)pid);
+                       left->count > 0 ? ", " : "", stat->name, (int)stat->pid);
     left->count++;
     if (left->len + (size_t)len < sizeof left->names)
         left->len += (size_t)len;
     left->names[left->len] = '\0';
+    return false;
 }
 
-/* At a good end nobody has asked for it. */
-static void say_what_is_killed(struct agent *agent)
+static bool is_no_manager(void *ctx, const struct ddpi_proc_stat *stat)
 {
+    (void)ctx;
+    return !is_shm_manager(stat);
+}
+
+static void on_managers_over(uv_timer_t *timer)
+{
+    sweep_now(timer->data);
+}
+
+/* At a good end nobody has asked for what is killed, so it is named. */
+static void on_settle_over(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+    pid_t warm = warm_process_pid(&agent->warm);
     struct left_over left = {.count = 0};
-    reap_each_child(warm_process_pid(&agent->warm), note_left_over, &left);
-    if (left.count > 0)
+    reap_signal_below(0, warm, note_left_over, &left);
+    if (agent->cause == AGENT_CAUSE_NONE && left.count > 0)
         logmux_say(&agent->mux,
                    "processes that the workers have left running are killed, %u in all: %s; a "
                    "worker that needs them must wait for them before it ends",
                    left.count, left.names);
-}
-
-static void on_settle_over(uv_timer_t *timer)
-{
-    struct agent *agent = timer->data;
-    if (agent->cause == AGENT_CAUSE_NONE)
-        say_what_is_killed(agent);
-    sweep_now(agent);
+    if (left.managers == 0) {
+        sweep_now(agent);
+        return;
+    }
+    reap_signal_below(SIGKILL, warm, is_no_manager, NULL);
+    uv_timer_start(timer, on_managers_over, MANAGER_MS, 0);
 }
 
 static bool main_programs_ended(const struct agent *agent)
@@ -205,7 +225,7 @@ static void enter_settling(struct agent *agent)
 {
     ddpi_sm_move(&agent->sm, AGENT_SETTLING);
     if (agent->cause != AGENT_CAUSE_NONE)
-        reap_signal_below(SIGTERM, is_helper, agent);
+        reap_signal_below(SIGTERM, warm_process_pid(&agent->warm), is_helper, agent);
     uv_timer_start(&agent->timer, on_settle_over, SETTLE_MS, 0);
 }
 

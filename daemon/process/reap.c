@@ -217,6 +217,7 @@ bool reap_only_child_of(pid_t parent, pid_t *ret)
 
 struct signal_visit {
     int sig;
+    pid_t spared;
     bool (*is_meant)(void *ctx, const struct ddpi_proc_stat *stat);
     void *ctx;
     pid_t parent;
@@ -237,6 +238,8 @@ static void signal_if_meant(void *arg, pid_t pid)
 {
     const struct signal_visit *visit = arg;
     struct ddpi_proc_stat stat;
+    if (pid == visit->spared)
+        return;
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
     bool known = ddpi_proc_stat_read(pid, &stat) && stat.parent == visit->parent;
     if (known && visit->is_meant(visit->ctx, &stat))
@@ -251,10 +254,10 @@ static void signal_if_meant(void *arg, pid_t pid)
     visit_children_of(pid, signal_if_meant, &below);
 }
 
-void reap_signal_below(int sig, bool (*is_meant)(void *ctx, const struct ddpi_proc_stat *stat),
-                       void *ctx)
+void reap_signal_below(int sig, pid_t spared,
+                       bool (*is_meant)(void *ctx, const struct ddpi_proc_stat *stat), void *ctx)
 {
-    struct signal_visit visit = {sig, is_meant, ctx, getpid(), 1};
+    struct signal_visit visit = {sig, spared, is_meant, ctx, getpid(), 1};
     visit_children(signal_if_meant, &visit);
 }
 

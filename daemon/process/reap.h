@@ -45,10 +45,10 @@ size_t reap_kill_children_of(pid_t parent);
 /* Whether @parent, another process, has one living child and no other; *@ret is it then. */
 bool reap_only_child_of(pid_t parent, pid_t *ret);
 
-/* Send @sig to every process below this one for which @is_meant is true, at most 64
- * levels deep. Allocates nothing. */
-void reap_signal_below(int sig, bool (*is_meant)(void *ctx, const struct ddpi_proc_stat *stat),
-                       void *ctx);
+/* Send @sig, which may be 0, to every process below this one for which @is_meant is true, at most
+ * 64 levels deep; not to @spared, which may be 0, and those below it. Allocates nothing. */
+void reap_signal_below(int sig, pid_t spared,
+                       bool (*is_meant)(void *ctx, const struct ddpi_proc_stat *stat), void *ctx);
 
 /* Visit each direct child but @spared, which may be 0: pid, one-letter state ('D' = stuck in the
  * kernel) and name. */

@@ -5,6 +5,7 @@ Each worker of these jobs has descendants in sessions of their own that ignore p
 last class is the control: the same processes without ddprun do survive, and the search finds them.
 """
 
+import errno
 import os
 import random
 import re
@@ -97,6 +98,33 @@ os.kill(os.getpid(), signal.SIGKILL if os.environ['RANK'] == '0' else signal.SIG
         begun = re.findall(r'a helper of (\S+)', job.out)
         self.assertGreaterEqual(len(begun), 4, job.out)
         self.assertEqual([name for name in begun if not (self.folder / f'cleaned.{name}').exists()], [])
+
+    def tell(self, job, fifo):
+        """Open @fifo for its reader, who comes while @job runs."""
+        def opened():
+            try:
+                return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError as error:
+                self.assertEqual(error.errno, errno.ENXIO)
+                self.assertIsNone(job.process.poll(), 'it has ended without its manager of shared memory')
+                return None
+        os.close(wait_until(opened, 'the reader'))
+
+    def test_the_manager_of_shared_memory_ends_by_itself(self):
+        """PyTorch's removes segments at its end, a while after the last client's. This one's client is killed after a good
+        end; a signal would end the manager."""
+        self.write('torch_shm_manager', '#!/bin/sh\n: >up\nread -r client\nread -r go <go\n: >cleaned\n')
+        os.mkfifo(self.folder / 'go')
+        for code in (0, 3):
+            job = self.start('sh', '-c', 'setsid sh -c "sleep 1000 | setsid ./torch_shm_manager" & '
+                             f'until [ -e up ]; do sleep 0.01; done; exit {code}')
+            self.tell(job, self.folder / 'go')
+            self.assertEqual(job.wait(), code, job.err)
+            self.assertTrue((self.folder / 'cleaned').exists(), job.err)
+            self.assertEqual(job.running(), [])
+            self.assertEqual(re.findall(r'left running are killed, (\d) in all: .*sleep', job.err), [] if code else ['2'])
+            for name in ('up', 'cleaned'):
+                (self.folder / name).unlink()
 
     def test_a_signal_ends_the_job(self):
         job = self.tree('--shutdown-timeout=100ms')
