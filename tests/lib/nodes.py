@@ -211,6 +211,24 @@ class Wires:
         atexit.unregister(self.close)
 
 
+class TwoNetworks(Wires):
+    """Two networks: on the first, which has the default route, the nodes reach the store alone; on the second, each
+    other."""
+
+    def second_address_of(self, node):
+        return f'10.98.0.{self.numbers[node]}'
+
+    def _build(self, nodes):
+        super()._build(nodes)
+        for node in nodes:
+            self._switch(f'link add {node}-2 type veth peer name eth1 netns {self._name(node)}',
+                         f'link set {node}-2 master right', f'link set {node}-2 up',
+                         f'link set {node} type bridge_slave isolated {"off" if node == "store" else "on"}')
+            self._ip('-n', self._name(node), '-batch', '-',
+                     given=f'address add {self.second_address_of(node)}/24 dev eth1\nlink set eth1 up\n'
+                           'route add default via 10.99.0.254\n')
+
+
 # ---- jobs -------------------------------------------------------------------------------------
 
 class Cluster:
