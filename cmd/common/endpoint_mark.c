@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,12 +136,32 @@ static bool is_current_mark(const char *path)
     return strcmp(text, here) == 0;
 }
 
+/* A mark in @dir for any address: who listens on all takes that one, too. */
+static bool find_any_mark(const char *dir, uint16_t port, char ret_path[ENDPOINT_MARK_PATH])
+{
+    char pattern[ENDPOINT_MARK_PATH];
+    glob_t found = {0};
+    bool current = false;
+    if (!mark_path(dir, "*", port, pattern) || glob(pattern, GLOB_NOSORT, NULL, &found) != 0)
+        return false;
+    for (size_t i = 0; i < found.gl_pathc && !current; i++)
+        current =
+            snprintf(ret_path, ENDPOINT_MARK_PATH, "%s", found.gl_pathv[i]) < ENDPOINT_MARK_PATH &&
+            is_current_mark(ret_path);
+    globfree(&found);
+    return current;
+}
+
 bool endpoint_mark_find(const char *host, uint16_t port, char ret_path[ENDPOINT_MARK_PATH])
 {
+    bool everywhere = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
     char dirs[DIRS_MAX][ENDPOINT_MARK_PATH];
     const char *const hosts[] = {host, strchr(host, ':') != NULL ? "::" : "0.0.0.0"};
     size_t count = list_mark_dirs(dirs);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && everywhere; i++)
+        if (find_any_mark(dirs[i], port, ret_path))
+            return true;
+    for (size_t i = 0; i < count && !everywhere; i++)
         for (size_t k = 0; k < sizeof hosts / sizeof *hosts; k++)
             if (mark_path(dirs[i], hosts[k], port, ret_path) && is_current_mark(ret_path))
                 return true;

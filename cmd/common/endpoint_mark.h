@@ -23,8 +23,9 @@ DDP_MUST_CHECK ddp_status endpoint_mark_leave(const char *host, uint16_t port,
 /* Remove the mark. */
 void endpoint_mark_remove(const char *host, uint16_t port);
 
-/* Whether this user or the system has a valid mark for @host, or for all addresses of its family;
- * its path goes to @ret_path. */
+/* Whether this user or the system has a valid mark for @host, or for all addresses of its family.
+ * If @host stands for all addresses ("0.0.0.0", "::"), a mark for any counts. The path of the mark
+ * goes to @ret_path. */
 bool endpoint_mark_find(const char *host, uint16_t port, char ret_path[ENDPOINT_MARK_PATH]);
 
 #endif

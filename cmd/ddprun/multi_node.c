@@ -6,6 +6,9 @@
  * to bind it. It becomes a client like all others if the address is taken, or if a ddprund that is
  * down for now has left a mark there (endpoint_mark.h). A thread of libuv looks the address up, as
  * a resolver may take long: meanwhile the loop serves signals and the deadline.
+ *
+ * On Debian the own name of a machine is 127.0.1.1 on itself, and its address on all others: a node
+ * that meets the others at its own name listens on all addresses.
  */
 #include "multi_node.h"
 
@@ -20,9 +23,9 @@
 #include <ifaddrs.h>
 #include <inttypes.h>
 #include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     LEAVE_MS = 2000,     /* for the server to learn that this node leaves */
@@ -31,52 +34,28 @@ enum {
 
 /* ---- hosting the store --------------------------------------------------------------------- */
 
-static bool same_address(const struct sockaddr *a, const struct sockaddr *b)
+static uint32_t most_nodes(const struct multi_node *node)
 {
-    if (b == NULL || a->sa_family != b->sa_family)
-        return false;
-    if (a->sa_family == AF_INET)
-        return ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
-               ((const struct sockaddr_in *)(const void *)b)->sin_addr.s_addr;
-    return a->sa_family == AF_INET6 &&
-           IN6_ARE_ADDR_EQUAL(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
-                              &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr);
+    return node->membership->member.says.terms.max_nodes;
 }
 
-static bool is_loopback(const struct sockaddr *address)
+/* @infos: of the endpoint's host. */
+static void choose_address(struct multi_node *node, const struct addrinfo *infos)
 {
-    return address->sa_family == AF_INET &&
-           ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 ==
-               IN_LOOPBACKNET;
+    char own_name[DDPI_HOST_MAX] = "";
+    struct ifaddrs *interfaces = NULL;
+    (void)gethostname(own_name, sizeof own_name - 1);
+    (void)getifaddrs(&interfaces);
+    node->address = store_address_choose(node->config->endpoint.host, own_name, infos, interfaces);
+    if (interfaces != NULL)
+        freeifaddrs(interfaces);
+    node->everywhere =
+        node->address.is_loopback && node->address.is_own_name && most_nodes(node) > 1;
 }
 
-static bool is_ours(const struct sockaddr *address)
+static const char *listening_host(const struct multi_node *node)
 {
-    struct ifaddrs *interfaces;
-    bool found = is_loopback(address); /* all of 127.0.0.0/8, which no interface lists */
-    if (getifaddrs(&interfaces) != 0)
-        return false;
-    for (const struct ifaddrs *at = interfaces; at != NULL && !found; at = at->ifa_next)
-        found = same_address(address, at->ifa_addr);
-    freeifaddrs(interfaces);
-    return found;
-}
-
-/* Write the first address that is this machine's, else the first, to @host; "" if there is none.
- * True: it is this machine's. */
-static bool choose_address(const struct addrinfo *infos, char host[DDPI_HOST_MAX])
-{
-    const struct addrinfo *chosen = infos;
-    bool ours = false;
-    for (const struct addrinfo *at = infos; at != NULL && !ours; at = at->ai_next) {
-        ours = is_ours(at->ai_addr);
-        chosen = ours ? at : chosen;
-    }
-    host[0] = '\0';
-    return chosen != NULL &&
-           getnameinfo(chosen->ai_addr, chosen->ai_addrlen, host, DDPI_HOST_MAX, NULL, 0,
-                       NI_NUMERICHOST) == 0 &&
-           ours;
+    return node->everywhere ? "0.0.0.0" : node->address.host;
 }
 
 /* The user's own token is created if it does not exist; a file that was named must exist. */
@@ -126,6 +105,24 @@ static ddp_status listen_at(struct multi_node *node, const char *host, struct dd
     return status;
 }
 
+/* IPv6, too, where this machine has it. */
+static ddp_status listen_everywhere(struct multi_node *node, struct ddp_error *err)
+{
+    ddp_status status = listen_at(node, "0.0.0.0", err);
+    if (status != DDP_OK)
+        return status;
+    status = listen_at(node, "::", err);
+    bool taken = status != DDP_OK && err->sys_errno == EADDRINUSE;
+    if (!taken)
+        membership_say(node->membership,
+                       "the name '%s' is %s here, which no other machine can reach: this node "
+                       "hosts the store on all of its addresses, port %u; with an address instead "
+                       "of the name in --rdzv-endpoint it listens on that alone",
+                       node->config->endpoint.host, node->address.host,
+                       node->config->endpoint.port);
+    return taken ? status : DDP_OK;
+}
+
 static void drop_server(struct multi_node *node)
 {
     ddpi_server_close(node->server, NULL, NULL);
@@ -139,7 +136,7 @@ void multi_node_on_log(void *ctx, enum ddpi_log_level level, const char *line)
 }
 
 /* At a busy port there may be the store of another node of this machine: the client finds out. */
-static ddp_status serve_at(struct multi_node *node, const char *host, struct ddp_error *err)
+static ddp_status serve(struct multi_node *node, struct ddp_error *err)
 {
     const struct multi_node_config *config = node->config;
     const struct ddpi_server_options options = {.auth = config->auth,
@@ -154,14 +151,15 @@ static ddp_status serve_at(struct multi_node *node, const char *host, struct ddp
         status = ddpi_server_show(node->server, DDPI_STORE_JOB_KEY, config->job,
                                   strlen(config->job), err);
     if (status == DDP_OK)
-        status = listen_at(node, host, err);
+        status = node->everywhere ? listen_everywhere(node, err)
+                                  : listen_at(node, node->address.host, err);
     if (status == DDP_OK)
         return DDP_OK;
     bool taken = err->sys_errno == EADDRINUSE && config->is_host < 0;
     if (node->server != NULL)
         drop_server(node);
     if (taken)
-        snprintf(node->busy_host, sizeof node->busy_host, "%s", host);
+        snprintf(node->busy_host, sizeof node->busy_host, "%s", listening_host(node));
     return taken ? DDP_OK : status;
 }
 
@@ -170,19 +168,19 @@ static ddp_status host_store(struct multi_node *node, const struct addrinfo *inf
                              struct ddp_error *err)
 {
     const struct multi_node_config *config = node->config;
-    char host[DDPI_HOST_MAX];
-    bool ours = choose_address(infos, host);
-    if (config->is_host < 0 && !ours)
+    choose_address(node, infos);
+    if (config->is_host < 0 && !node->address.ours)
         return DDP_OK;
-    if (host[0] == '\0')
+    if (node->address.host[0] == '\0')
         return ddpi_error_set(err, DDP_E_UNREACHABLE,
                               "this node must host the store (is_host), and the name '%s' has no "
                               "address; give an address of this machine",
                               config->endpoint.host);
-    if (config->is_host < 0 && endpoint_mark_find(host, config->endpoint.port, node->mark))
+    if (config->is_host < 0 &&
+        endpoint_mark_find(listening_host(node), config->endpoint.port, node->mark))
         return DDP_OK;
     node->mark[0] = '\0';
-    return serve_at(node, host, err);
+    return serve(node, err);
 }
 
 /* No store answers at the port that was busy. */
@@ -190,10 +188,8 @@ static void on_try_again(uv_timer_t *timer)
 {
     struct multi_node *node = timer->data;
     struct ddp_error err;
-    char host[DDPI_HOST_MAX];
-    memcpy(host, node->busy_host, sizeof host);
     node->busy_host[0] = '\0';
-    if (serve_at(node, host, &err) != DDP_OK)
+    if (serve(node, &err) != DDP_OK)
         membership_leave(node->membership, EXIT_CONFIG, err.msg);
     if (node->busy_host[0] == '\0')
         uv_timer_stop(timer);

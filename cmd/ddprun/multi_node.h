@@ -11,6 +11,7 @@
 #include "membership.h"
 #include "parse.h"
 #include "server.h"
+#include "store_address.h"
 #include "worker_keys.h"
 
 #include <ddprun/round.h>
@@ -46,6 +47,8 @@ struct multi_node {
     struct ddpi_log log;              /* of that server */
     char mark[ENDPOINT_MARK_PATH];    /* of the ddprund that owns the endpoint; "": none */
     char host_job[DDPI_JOB_MAX + 1];  /* whose ddprun hosts the store, if it is not ours; "" */
+    struct store_address address;     /* of the endpoint; host "": not known */
+    bool everywhere;                  /* this node would host the store on all addresses */
     char busy_host[DDPI_HOST_MAX];    /* this node's, whose port another program has; "": none */
     uv_timer_t try_again;             /* to listen at @busy_host, until there is a connection */
     bool connected;

@@ -283,15 +283,20 @@ static ddp_status prepare_multi(struct plan *plan, struct run *run, struct ddp_e
 }
 
 /* Workers of different nodes reach each other where the nodes reach the store, or at the address
- * that was given for this node. */
+ * that was given for this node. A node that reaches the store by loopback, although others do not,
+ * has no better way than the default route. */
 static void on_met(void *ctx, int socket)
 {
     struct run *run = ctx;
     const char *given = run->membership.member.says.address;
-    if (given[0] != '\0')
-        interface_of_text(given, run->horovod.place.interface);
-    else
-        interface_of_socket(socket, run->horovod.place.interface);
+    char *interface = run->horovod.place.interface;
+    if (given[0] != '\0') {
+        interface_of_text(given, interface);
+        return;
+    }
+    interface_of_socket(socket, interface);
+    if (strcmp(interface, "lo") == 0 && !run->multi.config->is_loopback)
+        interface_to_the_world(interface);
 }
 
 static ddp_status open_multi(const struct plan *plan, const struct guard_agent *split,

@@ -9,6 +9,7 @@
 #include <ifaddrs.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char loopback[] = "lo";
 
@@ -50,4 +51,18 @@ void interface_of_text(const char *address, char name[IF_NAMESIZE])
         interface_of((const struct sockaddr *)&v4, name);
     else if (inet_pton(AF_INET6, address, &v6.sin6_addr) == 1)
         interface_of((const struct sockaddr *)&v6, name);
+}
+
+/* To an address of documentation: only a default route leads there. */
+void interface_to_the_world(char name[IF_NAMESIZE])
+{
+    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons(9)};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    name[0] = '\0';
+    if (fd < 0)
+        return;
+    (void)inet_pton(AF_INET, "192.0.2.1", &there.sin_addr);
+    if (connect(fd, (const struct sockaddr *)&there, sizeof there) == 0)
+        interface_of_socket(fd, name);
+    close(fd);
 }

@@ -14,4 +14,7 @@ void interface_of(const struct sockaddr *address, char name[IF_NAMESIZE]);
 void interface_of_socket(int socket, char name[IF_NAMESIZE]);
 void interface_of_text(const char *address, char name[IF_NAMESIZE]);
 
+/* The same for the address of the default route; "": there is none. Sends nothing. */
+void interface_to_the_world(char name[IF_NAMESIZE]);
+
 #endif

@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
-"""test_node_addresses.py - nodes whose addresses and names are not all alike: two networks of which one connects them.
+"""test_node_addresses.py - nodes whose addresses and names are not all alike: two networks of which one connects them,
+names that mean another address on the machine itself.
 
 Each node is in a network namespace, which needs root.
 """
 
+import os
+import signal
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DDPRUN, probe
-from nodes import NodesCase, NotPermitted, TwoNetworks
+from ddprund_run import DDPRUND
+from nodes import DebianNames, NodesCase, NotPermitted, TwoNetworks
 
 PORT = 29400
 BOTH = ('host1', 'host2')
@@ -86,6 +91,97 @@ class Networks(Meetings):
                               f'--local-addr={self.wires.second_address_of(name)}', by_functions=by_functions)
                     for name in BOTH]
             self.assert_met(*jobs)
+
+
+class Names(Meetings):
+    """The own name of each node is 127.0.1.1 there, and its address on all others."""
+
+    EVERYWHERE = "'host1' is 127.0.1.1 here, which no other machine can reach: this node hosts the store on all"
+
+    @classmethod
+    def make_wires(cls):
+        folder = tempfile.TemporaryDirectory(prefix='ddprun_hosts_')
+        cls.addClassCleanup(folder.cleanup)
+        return DebianNames(BOTH, Path(folder.name))
+
+    def meet(self, *words, master='host1', **options):
+        """Whoever hosts the store makes the token; both have one home."""
+        first = self.node('host1', *words, **options)
+        first.read_until(self.EVERYWHERE)
+        second = self.node('host2', *words, **options)
+        self.assert_met(first, second)
+        for job in (first, second):
+            self.assertEqual(job.out.count(f'MASTER_ADDR is {master}\n'), 2, job.out)
+        self.assertNotIn(self.EVERYWHERE, second.err)
+
+    def test_the_endpoint_is_the_name_of_a_node(self):
+        self.meet('--nnodes=2', f'--rdzv-endpoint=host1:{PORT}')
+
+    def test_ranks_of_back_end_ddp(self):
+        self.meet('--nnodes=2', f'--rdzv-endpoint=host1:{PORT}', by_functions=True)
+
+    def test_ranks_that_meet_at_the_tcpstore(self):
+        """As programs of PyTorch, which know nothing of DDPRUN_STORE."""
+        self.meet('--nnodes=2', f'--rdzv-endpoint=host1:{PORT}', program=['env', '-u', 'DDPRUN_STORE'])
+
+    def test_rank_0_has_a_port_of_its_own(self):
+        self.meet('--nnodes=2', f'--rdzv-endpoint=host1:{PORT}', '--master-port=29500', by_functions=True)
+
+    def test_a_node_that_is_to_host_it(self):
+        words = '--nnodes=2', f'--rdzv-endpoint=host1:{PORT}', '--no-auth'
+        first = self.node('host1', *words, '--rdzv-conf=is_host=true')
+        first.read_until(self.EVERYWHERE)
+        self.assert_met(first, self.node('host2', *words, '--rdzv-conf=is_host=false'))
+
+    def test_a_job_of_slurm(self):
+        """With no option but the number of workers."""
+        def env(rank):
+            return {'SLURM_JOB_ID': '7', 'SLURM_STEP_ID': '0', 'SLURM_STEP_NUM_NODES': '2', 'SLURM_STEP_NUM_TASKS': '2',
+                    'SLURM_NODEID': rank, 'SLURM_STEP_NODELIST': 'host[1-2]'}
+        first = self.node('host1', env=env('0'))
+        first.read_until(self.EVERYWHERE)
+        self.assert_met(first, self.node('host2', env=env('1')))
+
+    def test_two_nodes_of_one_machine(self):
+        """The second finds the port taken, on all addresses."""
+        words = ['--nnodes=3', f'--rdzv-endpoint=host1:{PORT}', '--nproc-per-node=1']
+        first = self.node('host1', *words)
+        first.read_until(self.EVERYWHERE)
+        jobs = [first, self.node('host1', *words), self.node('host2', *words)]
+        for job in jobs:
+            self.assertEqual(job.wait(), 0, job.err)
+            self.assertEqual(job.out.count('the sum is 6'), 1, job.out)
+
+    @unittest.skipUnless(os.environ.get('DDPRUN_HAS_HTTP', '1') == '1',
+                         'this build has no HTTP: libmicrohttpd was missing (Debian package libmicrohttpd-dev)')
+    def test_the_interface_of_horovod(self):
+        words = ['--nnodes=2', f'--rdzv-endpoint=host1:{PORT}', '--nproc-per-node=1']
+        program = ['sh', '-c', 'echo "the interface is $HOROVOD_GLOO_IFACE"']
+        first = self.node('host1', *words, program=program)
+        first.read_until(self.EVERYWHERE)
+        for job in (first, self.node('host2', *words, program=program)):
+            self.assertEqual(job.wait(), 0, job.err)
+            self.assertIn('the interface is eth0', job.out)
+
+    def test_a_ddprund_of_this_machine_that_is_down(self):
+        """It is waited for, although the node would listen on all addresses; its name is published, too."""
+        def serve():
+            command = self.wires.enter('host1', [DDPRUND, f'--listen=0.0.0.0:{PORT}', f'--state={self.folder}/state'])
+            daemon = self.start(*command[1:], program=command[0])
+            daemon.read_until('listening on')
+            return daemon
+        self.token('make')
+        daemon = serve()
+        daemon.signal(signal.SIGTERM)
+        daemon.wait()
+        words = ['--nnodes=2', '--rdzv-id=train', f'--rdzv-endpoint=host1:{PORT}', '--master-port=29500']
+        first = self.node('host1', *words)
+        first.read_until("says that this endpoint is a ddprund's")
+        daemon = serve()
+        self.assert_met(first, self.node('host2', *words))
+        self.assertEqual(first.out.count('MASTER_ADDR is host1\n'), 2, first.out)
+        daemon.signal(signal.SIGTERM)
+        daemon.wait()
 
 
 if __name__ == '__main__':

@@ -229,6 +229,28 @@ class TwoNetworks(Wires):
                            'route add default via 10.99.0.254\n')
 
 
+class DebianNames(Wires):
+    """/etc/hosts as Debian's installer leaves it, and the other nodes: the own name of each is 127.0.1.1."""
+
+    def __init__(self, nodes, folder):
+        super().__init__(nodes)
+        for node in nodes:
+            self._ip('-n', self._name(node), 'route', 'add', 'default', 'via', '10.99.0.254')
+            names = [f'{"127.0.1.1" if name == node else self.address_of(name)} {name}' for name in nodes]
+            (folder / node).write_text('\n'.join(['127.0.0.1 localhost alias', *names, '']))
+        self.folder = folder
+
+    def enter(self, node, words):
+        """With a file of its own at /etc/hosts, that nobody else sees."""
+        return ['nsenter', f'--net=/run/netns/{self._name(node)}', 'unshare', '--uts', '--mount', 'sh', '-c',
+                'hostname "$0" && mount --bind "$1" /etc/hosts && shift && exec "$@"', node,
+                str(self.folder / node), *words]
+
+    def give_address(self, node, address):
+        """One more, such as that of a service."""
+        self._ip('-n', self._name(node), 'address', 'add', f'{address}/24', 'dev', 'eth0')
+
+
 # ---- jobs -------------------------------------------------------------------------------------
 
 class Cluster:

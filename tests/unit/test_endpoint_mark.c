@@ -68,6 +68,21 @@ START_TEST(everywhere_is_there_too)
 }
 END_TEST
 
+START_TEST(what_is_anywhere_is_in_the_way_of_everywhere)
+{
+    static const char *const hosts[] = {"127.0.0.1", "::1", "0.0.0.0"};
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        ck_assert(!endpoint_mark_find("0.0.0.0", PORT, path));
+        ck_assert_int_eq(endpoint_mark_leave(hosts[i], PORT, &err), DDP_OK);
+        ck_assert(endpoint_mark_find("0.0.0.0", PORT, path));
+        ck_assert_ptr_nonnull(strstr(path, hosts[i]));
+        ck_assert(endpoint_mark_find("::", PORT, path));
+        ck_assert(!endpoint_mark_find("0.0.0.0", PORT - 1, path));
+        endpoint_mark_remove(hosts[i], PORT);
+    }
+}
+END_TEST
+
 START_TEST(what_is_no_mark_does_not_count)
 {
     static const char *const texts[] = {"", "another start of the machine\n"};
@@ -98,7 +113,8 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("endpoint_mark");
     tcase_add_checked_fixture(tcase, make_dir, remove_dir);
     ADD_TESTS(tcase, it_is_found_until_it_is_removed, everywhere_is_there_too,
-              what_is_no_mark_does_not_count, a_directory_that_cannot_be_made);
+              what_is_anywhere_is_in_the_way_of_everywhere, what_is_no_mark_does_not_count,
+              a_directory_that_cannot_be_made);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -14,11 +14,13 @@
 #include "address.h"
 #include "client_store.h"
 #include "error.h"
+#include "parse.h"
 #include "round_impl.h"
 #include "round_names.h"
 #include "round_record.h"
 #include "uv_handle.h"
 
+#include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -258,18 +260,29 @@ static ddp_status set_part(ddp_round *round, struct part *part, struct ddpi_byte
     return status;
 }
 
-/* The local address of the connection to the store. */
+/* Whether @host is a name, of which other machines may know another address than this one. */
+static bool is_host_name(const char *host)
+{
+    struct in6_addr address;
+    return inet_pton(AF_INET, host, &address) != 1 && inet_pton(AF_INET6, host, &address) != 1 &&
+           !ddpi_host_is_loopback(host);
+}
+
+/* The local address of the connection to the store. If that is loopback, as for a machine that has
+ * its own name at 127.0.1.1, others reach this one by the name that leads there. */
 static void own_address(const ddp_round *round, char *text, size_t size)
 {
     struct sockaddr_storage name = {0};
     socklen_t len = sizeof name;
     char host[DDPI_ADDRESS_CHARS];
+    const char *store = ddpi_store_uv_host(round->store);
     int fd = ddp_store_uv_socket(round->store);
     if (fd < 0 || getsockname(fd, (struct sockaddr *)&name, &len) != 0)
         return;
     struct ddpi_address address = ddpi_address_of((const struct sockaddr *)&name);
     ddpi_address_format(&address, host);
-    snprintf(text, size, "%s", host);
+    bool by_name = ddpi_address_is_loopback(&address) && is_host_name(store);
+    snprintf(text, size, "%s", by_name ? store : host);
 }
 
 ddp_status ddpi_round_send_member(ddp_round *round, struct ddp_error *err)
