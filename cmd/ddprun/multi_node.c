@@ -30,6 +30,7 @@
 enum {
     LEAVE_MS = 2000,     /* for the server to learn that this node leaves */
     TRY_AGAIN_MS = 1000, /* from one attempt to listen at a busy port to the next */
+    DOUBT_MS = 5000,     /* until what may keep the nodes apart is said */
 };
 
 /* ---- hosting the store --------------------------------------------------------------------- */
@@ -201,6 +202,46 @@ static void stop_trying(struct multi_node *node)
     uv_timer_stop(&node->try_again);
 }
 
+/* ---- what may keep the nodes apart ----------------------------------------------------------- */
+
+/* No seat yet in a generation of all nodes, and others can come from this machine only. */
+static bool is_cut_off(const struct multi_node *node)
+{
+    const struct ddp_round_seat *seat = &node->membership->member.seat;
+    bool is_loopback =
+        node->config->is_loopback || (node->address.is_loopback && !node->address.is_own_name);
+    return is_loopback && seat->nodes < most_nodes(node) && !seat->spare;
+}
+
+/* There has been no store, and this node does not have the address to host it. */
+static bool has_no_host(const struct multi_node *node)
+{
+    return !node->reached && node->config->is_host < 0 && !node->address.ours &&
+           node->address.host[0] != '\0';
+}
+
+static void on_doubt(uv_timer_t *timer)
+{
+    const struct multi_node *node = timer->data;
+    const struct multi_node_config *config = node->config;
+    const char *name = config->endpoint.host, *host = node->address.host;
+    bool is_name = host[0] != '\0' && strcmp(name, host) != 0;
+    if (is_cut_off(node))
+        membership_say(node->membership,
+                       "no other machine can reach %s%s%s%s: if nodes are to come from other "
+                       "machines, give all nodes the same --rdzv-endpoint=HOST:%u, a name or an "
+                       "address at which they reach one of them",
+                       config->store, is_name ? " (" : "", is_name ? host : "",
+                       is_name ? " here)" : "", config->endpoint.port);
+    else if (has_no_host(node))
+        membership_say(node->membership,
+                       "no store answers at %s, and this node cannot host it, as it does not have "
+                       "the address %s: start ddprun on the node that has it, or a ddprund; if no "
+                       "node has it (that of a service, or NAT), start one node with "
+                       "--rdzv-endpoint=0.0.0.0:%u --rdzv-conf=is_host=true",
+                       config->store, host, config->endpoint.port);
+}
+
 /* ---- messages of the store ------------------------------------------------------------------- */
 
 static void on_seat(void *ctx, const struct ddp_round_seat *seat)
@@ -307,6 +348,7 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
 {
     struct multi_node *node = ctx;
     bool connected = state == DDP_STORE_UV_CONNECTED;
+    node->reached = node->reached || connected;
     if (connected) {
         note_store(node);
         ask_store_job(node);
@@ -429,7 +471,10 @@ ddp_status multi_node_open(struct multi_node *node, uv_loop_t *loop,
     node->guard = guard;
     node->loop = loop;
     uv_timer_init(loop, &node->try_again);
-    node->try_again.data = node;
+    uv_timer_init(loop, &node->doubt);
+    node->try_again.data = node->doubt.data = node;
+    if (!config->is_launched)
+        uv_timer_start(&node->doubt, on_doubt, DOUBT_MS, 0);
     return config->is_host == 0 ? join(node, err) : look_up(node, err);
 }
 
@@ -461,6 +506,7 @@ void multi_node_leave(struct multi_node *node)
 {
     give_up_lookup(node);
     stop_trying(node);
+    uv_timer_stop(&node->doubt);
     if (node->round != NULL)
         ddp_round_leave(node->round, node->connected ? LEAVE_MS : 0, on_left, node);
     else
@@ -536,8 +582,10 @@ void multi_node_close(struct multi_node *node, void (*closed)(void *ctx), void *
 {
     node->closed = closed;
     node->ctx = ctx;
-    if (node->loop != NULL && !uv_is_closing((uv_handle_t *)&node->try_again))
+    if (node->loop != NULL && !uv_is_closing((uv_handle_t *)&node->try_again)) {
         uv_close((uv_handle_t *)&node->try_again, NULL);
+        uv_close((uv_handle_t *)&node->doubt, NULL);
+    }
     if (node->round == NULL)
         on_round_closed(node);
     else

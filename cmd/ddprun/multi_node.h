@@ -23,6 +23,7 @@ struct multi_node_config {
     int is_host;            /* host the store: 1 yes, 0 no, -1 if the address is this machine's */
     const char *store;      /* the endpoints as text, "host:port,..." */
     bool is_loopback;       /* all endpoints are addresses of this machine only */
+    bool is_launched;       /* another ddprun has chosen them, and started this one */
     const char *token_file; /* NULL: do not authenticate */
     bool token_named;       /* authenticate everywhere; else beyond loopback only */
     enum ddpi_server_auth auth;
@@ -51,8 +52,10 @@ struct multi_node {
     bool everywhere;                  /* this node would host the store on all addresses */
     char busy_host[DDPI_HOST_MAX];    /* this node's, whose port another program has; "": none */
     uv_timer_t try_again;             /* to listen at @busy_host, until there is a connection */
+    uv_timer_t doubt;                 /* until what may keep the nodes apart is said */
     bool connected;
-    bool told; /* the user, that the connection is lost */
+    bool reached; /* it has been connected */
+    bool told;    /* the user, that the connection is lost */
     bool left;
     bool lingering;                     /* only because other nodes need this store */
     void (*met)(void *ctx, int socket); /* connected to the store by @socket; NULL: nobody asks */

@@ -322,6 +322,7 @@ static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *opt
     multi->job = name;
     multi->endpoint = endpoints.at[0];
     multi->is_loopback = all_loopback(&endpoints);
+    multi->is_launched = options->leash;
     bool elsewhere = options->leash || endpoints.count > 1; /* the launcher is, or a ddprund */
     multi->is_host = elsewhere ? 0 : options->conf.is_host;
     multi->store = plan->store;

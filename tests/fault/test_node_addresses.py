@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """test_node_addresses.py - nodes whose addresses and names are not all alike: two networks of which one connects them,
-names that mean another address on the machine itself.
+names that mean another address on the machine itself, and endpoints that nobody, or nobody else, can reach.
 
-Each node is in a network namespace, which needs root.
+Most nodes are in network namespaces, which needs root.
 """
 
 import os
@@ -14,9 +14,9 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DDPRUN, probe
+from ddprun_run import DDPRUN, in_order, probe
 from ddprund_run import DDPRUND
-from nodes import DebianNames, NodesCase, NotPermitted, TwoNetworks
+from nodes import DebianNames, NodesCase, NotPermitted, TwoNetworks, free_port
 
 PORT = 29400
 BOTH = ('host1', 'host2')
@@ -182,6 +182,53 @@ class Names(Meetings):
         self.assertEqual(first.out.count('MASTER_ADDR is host1\n'), 2, first.out)
         daemon.signal(signal.SIGTERM)
         daemon.wait()
+
+    def test_a_name_of_the_loopback_interface(self):
+        """It is no node's own: a node that is alone with it is told, and goes on."""
+        words = ['--nnodes=2', f'--rdzv-endpoint=alias:{PORT}']
+        first = self.node('host1', *words)
+        first.read_until(f"no other machine can reach alias:{PORT} (127.0.0.1 here): ")
+        self.assertNotIn(self.EVERYWHERE, first.err)
+        self.assert_met(first, self.node('host1', *words))
+
+    def test_an_address_that_no_node_has(self):
+        """The node that is told so goes on, until there is a store: in a node that was told to have it."""
+        service = '10.99.0.77'
+        second = self.node('host2', '--nnodes=2', f'--rdzv-endpoint={service}:{PORT}')
+        second.read_until(f'no store answers at {service}:{PORT}, and this node cannot host it')
+        in_order(self, second.err, 'trying again', 'this node cannot host it',
+                 f'--rdzv-endpoint=0.0.0.0:{PORT} --rdzv-conf=is_host=true')
+        self.wires.give_address('host1', service)
+        first = self.node('host1', '--nnodes=2', f'--rdzv-endpoint=0.0.0.0:{PORT}', '--rdzv-conf=is_host=true')
+        self.assert_met(first, second)
+        self.assertNotIn('no store answers', first.err)
+
+
+class Loopback(NodesCase):
+    """A loopback endpoint, which needs no namespaces."""
+
+    def node(self, nnodes, *program):
+        return self.start(f'--nnodes={nnodes}', '--nproc-per-node=1', '--settle=0',
+                          f'--rdzv-endpoint=127.0.0.1:{self.port}', *program)
+
+    def alone(self, nnodes, *program):
+        self.port = free_port()
+        job = self.node(nnodes, *program)
+        job.read_until(f'no other machine can reach 127.0.0.1:{self.port}: ')
+        self.assertIn(f'give all nodes the same --rdzv-endpoint=HOST:{self.port}, ', job.err)
+        return job
+
+    def test_a_node_waits_for_another(self):
+        job = self.alone(2, 'true')
+        other = self.node(2, 'true')
+        self.assertEqual((other.wait(), job.wait()), (0, 0), job.err + other.err)
+        self.assertEqual(job.err.count('no other machine can reach'), 1, job.err)
+
+    def test_a_node_runs_without_the_others_that_may_come(self):
+        go = self.folder / 'go'
+        job = self.alone('1:2', 'sh', '-c', f'until [ -e {go} ]; do sleep 0.05; done')
+        go.write_text('')
+        self.assertEqual(job.wait(), 0, job.err)
 
 
 if __name__ == '__main__':
