@@ -36,7 +36,9 @@ enum {
     LETTING_GO_MS = 5000, /* for agents without a leash to kill their workers */
     KILLING_MS = 5000,
     SAME_SIGNAL_MS = 250,
-    STEP_MS = 2000, /* beyond --shutdown-timeout: for an agent to say what happened */
+    /* Beyond --shutdown-timeout: for what the workers have left to clean up, at most 10.5 s, and
+     * for an agent to say what happened. */
+    STEP_MS = 13000,
 };
 
 enum head_step {

@@ -70,6 +70,13 @@ static void leave_now(struct agent *agent, int sig)
     leave_for_signal(agent, sig, MEMBER_STOP_KILL);
 }
 
+/* What the workers have left may clean up still, unless the user insists. */
+static void leave_when_settled(struct agent *agent, int sig)
+{
+    bool insists = agent->cause == AGENT_CAUSE_SIGNAL;
+    leave_for_signal(agent, sig, insists ? MEMBER_STOP_KILL : MEMBER_STOP_ORDERLY);
+}
+
 static void stop_draining(struct agent *agent, int sig)
 {
     agent_drop_output(agent);
@@ -88,11 +95,16 @@ static void stop_flushing(struct agent *agent, int sig)
 static void on_ending_signal(uv_signal_t *handle, int sig)
 {
     static void (*const actions[])(struct agent * agent, int sig) = {
-        [AGENT_IDLE] = leave_now,         [AGENT_STARTING] = stop_workers,
-        [AGENT_RUNNING] = stop_workers,   [AGENT_STOPPING] = hurry_workers,
-        [AGENT_SETTLING] = leave_now,     [AGENT_SWEEPING] = leave_now,
-        [AGENT_DRAINING] = stop_draining, [AGENT_CHECKING] = leave_now,
-        [AGENT_CLEARING] = leave_now,     [AGENT_FLUSHING] = stop_flushing,
+        [AGENT_IDLE] = leave_now,
+        [AGENT_STARTING] = stop_workers,
+        [AGENT_RUNNING] = stop_workers,
+        [AGENT_STOPPING] = hurry_workers,
+        [AGENT_SETTLING] = leave_when_settled,
+        [AGENT_SWEEPING] = leave_now,
+        [AGENT_DRAINING] = stop_draining,
+        [AGENT_CHECKING] = leave_now,
+        [AGENT_CLEARING] = leave_now,
+        [AGENT_FLUSHING] = stop_flushing,
         [AGENT_DONE] = leave_now, /* other nodes may need us */
     };
     struct agent *agent = handle->data;

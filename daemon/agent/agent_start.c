@@ -46,7 +46,7 @@ void agent_on_worker_started(void *ctx, struct worker_proc *worker)
     agent->alive++;
     if (agent->sm.state == AGENT_STOPPING)
         worker_proc_stop(worker, agent_stop_signal(agent), agent->config->signal_scope);
-    else if (agent->sm.state == AGENT_SWEEPING)
+    else if (agent->sm.state == AGENT_SETTLING || agent->sm.state == AGENT_SWEEPING)
         worker_proc_stop(worker, SIGKILL, SIGNAL_GROUP);
 }
 

@@ -20,8 +20,9 @@
 #include <string.h>
 
 enum {
-    SETTLE_MS = 500,       /* for helpers to clean up when their main program has ended */
-    MANAGER_MS = 10000,    /* the same for PyTorch's manager, which waits for 2 s by itself */
+    SETTLE_MS = 500,          /* for helpers to clean up when their main program has ended */
+    MANAGER_LIMIT_MS = 10000, /* the same for PyTorch's manager, which waits for 2 s by itself */
+    MANAGER_AGAIN_MS = 100,
     SWEEP_AGAIN_MS = 5,    /* a child may have been missed while others were exiting */
     SWEEP_LIMIT_MS = 5000, /* what survives SIGKILL for this long is stuck in the kernel */
     DRAIN_LIMIT_MS = 2000, /* for a pipe that a process outside the job holds open */
@@ -33,6 +34,7 @@ enum {
 
 static void enter_sweeping(struct agent *agent);
 static void enter_settling(struct agent *agent);
+static void ask_helpers(struct agent *agent);
 
 static void ask_workers(struct agent *agent, int sig)
 {
@@ -75,6 +77,8 @@ void agent_stop(struct agent *agent, enum member_stop how)
     if (agent->cause == AGENT_CAUSE_START || agent->sm.state == AGENT_IDLE)
         return; /* agent_abort_start() ends the workers; or none runs */
     worker_starter_cancel(&agent->starter);
+    if (agent->sm.state == AGENT_SETTLING && agent->cause == AGENT_CAUSE_NONE)
+        ask_helpers(agent);
     agent_set_cause(agent, AGENT_CAUSE_ORDER);
     if (how == MEMBER_STOP_KILL && ddpi_sm_allowed(&agent->sm, AGENT_SWEEPING))
         enter_sweeping(agent);
@@ -156,6 +160,11 @@ static bool is_shm_manager(const struct ddpi_proc_stat *stat)
     return strcmp(stat->name, "torch_shm_manag") == 0;
 }
 
+static void ask_helpers(struct agent *agent)
+{
+    reap_signal_below(SIGTERM, warm_process_pid(&agent->warm), is_helper, agent);
+}
+
 struct left_over {
     char names[512];
     size_t len; /* of the names that fit */
@@ -187,29 +196,43 @@ static bool is_no_manager(void *ctx, const struct ddpi_proc_stat *stat)
     return !is_shm_manager(stat);
 }
 
-static void on_managers_over(uv_timer_t *timer)
+/* At a good end nobody has asked for what is killed, so it is named. */
+static void say_what_is_killed(struct agent *agent, const struct left_over *left)
 {
-    sweep_now(timer->data);
+    if (agent->cause == AGENT_CAUSE_NONE && left->count > 0)
+        logmux_say(&agent->mux,
+                   "processes that the workers have left running are killed, %u in all: %s; a "
+                   "worker that needs them must wait for them before it ends",
+                   left->count, left->names);
 }
 
-/* At a good end nobody has asked for what is killed, so it is named. */
-static void on_settle_over(uv_timer_t *timer)
+/* Kill all but managers, whose clients may be among those that are killed. */
+static void on_manager_timer(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
     pid_t warm = warm_process_pid(&agent->warm);
     struct left_over left = {.count = 0};
     reap_signal_below(0, warm, note_left_over, &left);
-    if (agent->cause == AGENT_CAUSE_NONE && left.count > 0)
-        logmux_say(&agent->mux,
-                   "processes that the workers have left running are killed, %u in all: %s; a "
-                   "worker that needs them must wait for them before it ends",
-                   left.count, left.names);
-    if (left.managers == 0) {
+    if (left.managers == 0 || ddpi_now_ms(&ddpi_clock_monotonic) >= agent->sweep_deadline_ms)
         sweep_now(agent);
-        return;
-    }
-    reap_signal_below(SIGKILL, warm, is_no_manager, NULL);
-    uv_timer_start(timer, on_managers_over, MANAGER_MS, 0);
+    else
+        reap_signal_below(SIGKILL, warm, is_no_manager, NULL);
+}
+
+static void on_settle_over(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+    struct left_over left = {.count = 0};
+    reap_signal_below(0, warm_process_pid(&agent->warm), note_left_over, &left);
+    say_what_is_killed(agent, &left);
+    if (left.managers > 0)
+        logmux_say(&agent->mux,
+                   "waiting for PyTorch's torch_shm_manager to remove the workers' shared memory, "
+                   "at most %d s; a signal ends the wait",
+                   MANAGER_LIMIT_MS / 1000);
+    agent->sweep_deadline_ms = ddpi_now_ms(&ddpi_clock_monotonic) + MANAGER_LIMIT_MS;
+    uv_timer_start(timer, on_manager_timer, MANAGER_AGAIN_MS, MANAGER_AGAIN_MS);
+    on_manager_timer(timer);
 }
 
 static bool main_programs_ended(const struct agent *agent)
@@ -225,7 +248,7 @@ static void enter_settling(struct agent *agent)
 {
     ddpi_sm_move(&agent->sm, AGENT_SETTLING);
     if (agent->cause != AGENT_CAUSE_NONE)
-        reap_signal_below(SIGTERM, warm_process_pid(&agent->warm), is_helper, agent);
+        ask_helpers(agent);
     uv_timer_start(&agent->timer, on_settle_over, SETTLE_MS, 0);
 }
 

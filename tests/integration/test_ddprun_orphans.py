@@ -113,18 +113,36 @@ os.kill(os.getpid(), signal.SIGKILL if os.environ['RANK'] == '0' else signal.SIG
     def test_the_manager_of_shared_memory_ends_by_itself(self):
         """PyTorch's removes segments at its end, a while after the last client's. This one's client is killed after a good
         end; a signal would end the manager."""
-        self.write('torch_shm_manager', '#!/bin/sh\n: >up\nread -r client\nread -r go <go\n: >cleaned\n')
-        os.mkfifo(self.folder / 'go')
         for code in (0, 3):
-            job = self.start('sh', '-c', 'setsid sh -c "sleep 1000 | setsid ./torch_shm_manager" & '
-                             f'until [ -e up ]; do sleep 0.01; done; exit {code}')
+            job = self.with_manager(code)
             self.tell(job, self.folder / 'go')
             self.assertEqual(job.wait(), code, job.err)
             self.assertTrue((self.folder / 'cleaned').exists(), job.err)
             self.assertEqual(job.running(), [])
             self.assertEqual(re.findall(r'left running are killed, (\d) in all: .*sleep', job.err), [] if code else ['2'])
-            for name in ('up', 'cleaned'):
-                (self.folder / name).unlink()
+
+    def test_a_signal_while_the_manager_is_waited_for(self):
+        """One lets it end; one that is repeated does not."""
+        for insists in (False, True):
+            job = self.with_manager(0)
+            job.read_until('waiting for PyTorch')
+            if insists:
+                job.insist(signal.SIGTERM)
+            else:
+                job.signal(signal.SIGTERM)
+                self.tell(job, self.folder / 'go')
+            self.assertEqual(job.wait(), 143, job.err)
+            self.assertEqual((self.folder / 'cleaned').exists(), not insists, job.err)
+            self.assertEqual(job.running(), [])
+
+    def with_manager(self, code):
+        """A worker that exits with @code, and leaves the manager and its client."""
+        self.write('torch_shm_manager', '#!/bin/sh\n: >up\nread -r client\nread -r go <go\n: >cleaned\n')
+        for name in ('up', 'cleaned', 'go'):
+            (self.folder / name).unlink(missing_ok=True)
+        os.mkfifo(self.folder / 'go')
+        return self.start('sh', '-c', 'setsid sh -c "sleep 1000 | setsid ./torch_shm_manager" & '
+                          f'until [ -e up ]; do sleep 0.01; done; exit {code}')
 
     def test_a_signal_ends_the_job(self):
         job = self.tree('--shutdown-timeout=100ms')
