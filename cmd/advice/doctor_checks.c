@@ -190,10 +190,11 @@ static void look_at_name(struct doctor_finding *ret)
     getnameinfo(infos->ai_addr, infos->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST);
     found(ret, "'%s' is %s", name, text);
     if (is_loopback_address(infos->ai_addr))
-        advise(
-            ret, DOCTOR_WARN,
-            "that address is of this machine alone: in a job of several nodes give --rdzv-endpoint "
-            "and --local-addr an address, or change the line in /etc/hosts");
+        advise(ret, DOCTOR_WARN,
+               "that address is of this machine alone: ddprun listens on all addresses if this "
+               "name is "
+               "the endpoint of several nodes, but other programs may not; change the line in "
+               "/etc/hosts, or give --local-addr an address");
     freeaddrinfo(infos);
 }
 

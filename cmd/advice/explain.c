@@ -41,7 +41,9 @@ struct explanation {
 static const struct explanation codes[] = {
     {0, 0, "worker", "every worker exited with 0", "there is nothing to look for",
      "there is nothing to do", "no"},
-    {2, 2, "ddprun", "the command line, or a variable that sets a default, is invalid",
+    {2, 2, "ddprun",
+     "the command line, or a variable that sets a default, is invalid; or a ddprund refused a job "
+     "without a name",
      "the line on standard error names the option or the variable; a worker that itself exits with "
      "2 has a report of its own there",
      "correct it; 'ddprun --help' lists all options", "no"},

@@ -199,9 +199,8 @@ static const struct option table[] = {
      "run on this node alone, with a random id and free ports; overrides --rdzv-endpoint and "
      "--rdzv-id",
      option_switch, FIELD(standalone), 0, 0},
-    {"rdzv-id", 0, "ID", "PET_RDZV_ID", "none", JOB,
-     "name of the job (TORCHELASTIC_RUN_ID). Nodes without one are one job at a node's store; a "
-     "ddprund refuses them",
+    {"rdzv-id", 0, "ID", "PET_RDZV_ID", "random with one node", JOB,
+     "name of the job. Nodes without one are one job at a node's store; a ddprund refuses them",
      option_text, FIELD(rdzv_id), 0, 0},
     {"role", 0, "NAME", "PET_ROLE", "default", JOB,
      "role of the workers; they see it as ROLE_NAME, and their lines begin with it", option_text,

@@ -238,7 +238,8 @@ static void on_doubt(uv_timer_t *timer)
                        "no store answers at %s, and this node cannot host it, as it does not have "
                        "the address %s: start ddprun on the node that has it, or a ddprund; if no "
                        "node has it (that of a service, or NAT), start one node with "
-                       "--rdzv-endpoint=0.0.0.0:%u --rdzv-conf=is_host=true",
+                       "--rdzv-endpoint=0.0.0.0:%u --rdzv-conf=is_host=true --local-addr=HOST, at "
+                       "which the others reach it",
                        config->store, host, config->endpoint.port);
 }
 
@@ -299,10 +300,12 @@ static void on_store_job(void *data, const struct ddp_store_result *result)
 {
     struct multi_node *node = data;
     const struct multi_node_config *config = node->config;
-    if (result->status != DDP_OK || !ddpi_job_valid(result->value, result->value_len) ||
-        strcmp(result->value, config->job) == 0)
+    const char *job = result->status == DDP_OK ? result->value : "";
+    bool other = strcmp(job, config->job) != 0 && ddpi_job_valid(job, strlen(job));
+    bool known = strcmp(job, node->host_job) == 0;
+    snprintf(node->host_job, sizeof node->host_job, "%s", other ? job : "");
+    if (!other || known)
         return;
-    snprintf(node->host_job, sizeof node->host_job, "%s", (const char *)result->value);
     membership_say(
         node->membership,
         "the store at %s is that of job '%s', and ends with it; a ddprund serves several "
@@ -317,7 +320,6 @@ static void ask_store_job(struct multi_node *node)
                                           .op = DDP_STORE_OP_TRY_GET,
                                           .timeout_ms = DDP_STORE_FOREVER,
                                           .key = DDPI_STORE_JOB_KEY};
-    node->host_job[0] = '\0';
     if (node->server == NULL)
         (void)!ddp_store_uv_submit(ddpi_round_store(node->round), &get, on_store_job, node, NULL,
                                    NULL);
@@ -334,8 +336,8 @@ static void tell_lost(struct multi_node *node, const char *why)
     if (node->mark[0] != '\0')
         membership_say(
             node->membership,
-            "the mark %s says that this endpoint is a ddprund's: start it again, or host "
-            "the store on this node with --rdzv-conf=is_host=true",
+            "the mark %s says that this endpoint is a ddprund's: start it again, choose another "
+            "port, or host the store on this node with --rdzv-conf=is_host=true",
             node->mark);
     if (node->busy_host[0] != '\0')
         membership_say(node->membership,
@@ -401,6 +403,8 @@ static ddp_status join(struct multi_node *node, struct ddp_error *err)
                                           .contact = on_contact,
                                           .lost = on_lost,
                                           .state = on_state};
+    if (!config->is_launched)
+        uv_timer_start(&node->doubt, on_doubt, DOUBT_MS, 0);
     return ddp_round_join(node->loop, &options, config->job, config->lease_ms, &hooks, &node->round,
                           err);
 }
@@ -473,8 +477,6 @@ ddp_status multi_node_open(struct multi_node *node, uv_loop_t *loop,
     uv_timer_init(loop, &node->try_again);
     uv_timer_init(loop, &node->doubt);
     node->try_again.data = node->doubt.data = node;
-    if (!config->is_launched)
-        uv_timer_start(&node->doubt, on_doubt, DOUBT_MS, 0);
     return config->is_host == 0 ? join(node, err) : look_up(node, err);
 }
 

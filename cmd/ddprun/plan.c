@@ -304,12 +304,23 @@ bool plan_needs_a_store(const struct ddprun_options *options)
     return !options->standalone && (options->max_nodes > 1 || elsewhere || options->leash);
 }
 
+/* One node at a store of several jobs has nobody to agree with on a name. */
+static const char *name_of_several(struct plan *plan, const struct ddprun_options *options)
+{
+    if (given(options->rdzv_id))
+        return options->rdzv_id;
+    if (options->max_nodes > 1)
+        return DDPI_JOB_UNNAMED;
+    host_random_uuid(plan->run_id);
+    return plan->run_id;
+}
+
 static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *options,
                              bool shared_off, struct ddp_error *err)
 {
     struct agent_config *agent = &plan->agent;
     struct multi_node_config *multi = &plan->multi;
-    const char *name = given(options->rdzv_id) ? options->rdzv_id : DDPI_JOB_UNNAMED;
+    const char *name = name_of_several(plan, options);
     struct ddpi_endpoints endpoints;
     ddp_status status = plan_endpoints(options, &endpoints, err);
     if (status != DDP_OK)

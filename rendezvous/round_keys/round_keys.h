@@ -71,8 +71,7 @@ uint64_t ddpi_round_keys_deadline(const struct ddpi_round_keys *keys);
 /* Whether @job has members. */
 bool ddpi_round_keys_has(const struct ddpi_round_keys *keys, struct ddpi_bytes job);
 
-/* The name of a job with members that is not @job; NULL: there is none. Valid until the next act.
- */
+/* The name of a job with members that is not @job, until the next act; NULL: there is none. */
 const char *ddpi_round_keys_other(const struct ddpi_round_keys *keys, const char *job);
 
 /* The numbers of jobs and of members. */

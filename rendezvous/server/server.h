@@ -177,8 +177,7 @@ void ddpi_server_set_tcpstore_job(struct ddpi_server *server, const char *job);
  * forever: close the server, from @cb or earlier. */
 void ddpi_server_drain(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx);
 
-/* The name of a job with members that is not @job; NULL: there is none. Valid until the loop turns.
- */
+/* The name of a job with members that is not @job, until the loop turns; NULL: there is none. */
 const char *ddpi_server_other_job(const struct ddpi_server *server, const char *job);
 
 /* Call @cb from the loop, once, when no job has members. */

@@ -197,9 +197,10 @@ class Names(Meetings):
         second = self.node('host2', '--nnodes=2', f'--rdzv-endpoint={service}:{PORT}')
         second.read_until(f'no store answers at {service}:{PORT}, and this node cannot host it')
         in_order(self, second.err, 'trying again', 'this node cannot host it',
-                 f'--rdzv-endpoint=0.0.0.0:{PORT} --rdzv-conf=is_host=true')
+                 f'--rdzv-endpoint=0.0.0.0:{PORT} --rdzv-conf=is_host=true --local-addr=HOST')
         self.wires.give_address('host1', service)
-        first = self.node('host1', '--nnodes=2', f'--rdzv-endpoint=0.0.0.0:{PORT}', '--rdzv-conf=is_host=true')
+        first = self.node('host1', '--nnodes=2', f'--rdzv-endpoint=0.0.0.0:{PORT}', '--rdzv-conf=is_host=true',
+                          f'--local-addr={service}')
         self.assert_met(first, second)
         self.assertNotIn('no store answers', first.err)
 

@@ -58,7 +58,7 @@ class Names(DdprundCase):
         endpoint = f'127.0.0.1:{free_port()}'
         first = self.node(endpoint, '--rdzv-id=first', 'sh', '-c', 'echo up; read line <go')
         first.read_until('up')
-        second = self.node(endpoint, '--rdzv-id=second', '--join-timeout=5s', 'sh', '-c', 'echo up; exec sleep 1000')
+        second = self.node(endpoint, '--rdzv-id=second', 'sh', '-c', 'echo up; exec sleep 1000')
         second.read_until('up')
         second.read_until(f"the store at {endpoint} is that of job 'first', and ends with it; a ddprund serves several "
                           'jobs')
