@@ -36,7 +36,11 @@ class Preemption(DdprunCase):
                 os.kill(pid, sig)
             job.read_until('saved', times)
         self.assertEqual(job.wait(), 143, job.err)
-        self.assertEqual(sorted(file.name for file in folder.iterdir()), [f'checkpoint.{n}' for n in range(3)], job.err)
+        saved = sorted(file.name for file in folder.iterdir())
+        if everybody: # a notice to all processes comes once more from ddprun: it may be saved for twice
+            self.assertLessEqual({f'checkpoint.{n}' for n in range(3)}, set(saved), job.err)
+        else:
+            self.assertEqual(saved, [f'checkpoint.{n}' for n in range(3)], job.err)
         for file in folder.iterdir():
             file.unlink()
         folder.rmdir()
