@@ -56,7 +56,7 @@ class Names(DdprundCase):
     def test_two_jobs_at_one_nodes_store(self):
         """The messages name the other job."""
         endpoint = f'127.0.0.1:{free_port()}'
-        first = self.node(endpoint, '--rdzv-id=first', 'sh', '-c', 'echo up; read line <go')
+        first = self.node(endpoint, '--rdzv-id=first', 'sh', '-c', 'echo up; exec sleep 1000')
         first.read_until('up')
         second = self.node(endpoint, '--rdzv-id=second', 'sh', '-c', 'echo up; exec sleep 1000')
         second.read_until('up')
