@@ -228,7 +228,7 @@ static void on_settle_over(uv_timer_t *timer)
     if (left.managers > 0)
         logmux_say(&agent->mux,
                    "waiting for PyTorch's torch_shm_manager to remove the workers' shared memory, "
-                   "at most %d s; a signal ends the wait",
+                   "at most %d s; a second signal ends the wait",
                    MANAGER_LIMIT_MS / 1000);
     agent->sweep_deadline_ms = ddpi_now_ms(&ddpi_clock_monotonic) + MANAGER_LIMIT_MS;
     uv_timer_start(timer, on_manager_timer, MANAGER_AGAIN_MS, MANAGER_AGAIN_MS);
