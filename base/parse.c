@@ -186,6 +186,12 @@ ddp_status ddpi_parse_endpoint(const char *text, struct ddpi_endpoint *ret, stru
     return DDP_OK;
 }
 
+bool ddpi_host_is_address(const char *host)
+{
+    struct in_addr v4;
+    return strchr(host, ':') != NULL || inet_aton(host, &v4) != 0;
+}
+
 bool ddpi_host_is_loopback(const char *host)
 {
     struct in_addr v4;

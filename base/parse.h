@@ -40,6 +40,9 @@ struct ddpi_endpoint {
  * ambiguous where the address ends. */
 ddp_status ddpi_parse_endpoint(const char *text, struct ddpi_endpoint *ret, struct ddp_error *err);
 
+/* Whether @host is an address in digits, as getaddrinfo(3) takes them, and no name. */
+bool ddpi_host_is_address(const char *host);
+
 /* Whether @host is an address of the loopback interface, or "localhost": only this machine reaches
  * it. No resolver is asked. */
 bool ddpi_host_is_loopback(const char *host);

@@ -152,18 +152,23 @@ static bool find_any_mark(const char *dir, uint16_t port, char ret_path[ENDPOINT
     return current;
 }
 
+/* A mark in @dir for @host, or for all addresses of its family. */
+static bool find_mark(const char *dir, const char *host, uint16_t port,
+                      char ret_path[ENDPOINT_MARK_PATH])
+{
+    const char *all = strchr(host, ':') != NULL ? "::" : "0.0.0.0";
+    return (mark_path(dir, host, port, ret_path) && is_current_mark(ret_path)) ||
+           (mark_path(dir, all, port, ret_path) && is_current_mark(ret_path));
+}
+
 bool endpoint_mark_find(const char *host, uint16_t port, char ret_path[ENDPOINT_MARK_PATH])
 {
     bool everywhere = strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
     char dirs[DIRS_MAX][ENDPOINT_MARK_PATH];
-    const char *const hosts[] = {host, strchr(host, ':') != NULL ? "::" : "0.0.0.0"};
     size_t count = list_mark_dirs(dirs);
-    for (size_t i = 0; i < count && everywhere; i++)
-        if (find_any_mark(dirs[i], port, ret_path))
+    for (size_t i = 0; i < count; i++)
+        if (everywhere ? find_any_mark(dirs[i], port, ret_path)
+                       : find_mark(dirs[i], host, port, ret_path))
             return true;
-    for (size_t i = 0; i < count && !everywhere; i++)
-        for (size_t k = 0; k < sizeof hosts / sizeof *hosts; k++)
-            if (mark_path(dirs[i], hosts[k], port, ret_path) && is_current_mark(ret_path))
-                return true;
     return false;
 }

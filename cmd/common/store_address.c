@@ -5,17 +5,10 @@
 
 #include "address.h"
 
-#include <arpa/inet.h>
 #include <string.h>
 #include <strings.h>
 
 /* ---- names ---- */
-
-static bool is_literal(const char *name)
-{
-    struct in_addr v4;
-    return strchr(name, ':') != NULL || inet_aton(name, &v4) != 0;
-}
 
 /* As "localhost", "localhost.localdomain" and "run7.localhost". */
 static bool is_loopback_name(const char *name)
@@ -38,7 +31,7 @@ static bool has_name(const char *longer, const char *name)
 
 bool store_address_is_own_name(const char *name, const char *own_name)
 {
-    if (is_literal(name) || is_loopback_name(name))
+    if (ddpi_host_is_address(name) || is_loopback_name(name))
         return false;
     return has_name(name, own_name) || has_name(own_name, name);
 }

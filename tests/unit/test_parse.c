@@ -459,6 +459,17 @@ START_TEST(hosts_of_loopback)
 }
 END_TEST
 
+START_TEST(hosts_in_digits)
+{
+    static const char *const yes[] = {"127.0.0.1", "10.1", "0", "::", "fe80::1%eth0"};
+    static const char *const no[] = {"", "localhost", "127.example.org", "1.2.3.4.5", "node1"};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++)
+        ck_assert_msg(ddpi_host_is_address(yes[i]), "'%s'", yes[i]);
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        ck_assert_msg(!ddpi_host_is_address(no[i]), "'%s'", no[i]);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("parse");
@@ -470,7 +481,7 @@ Suite *test_suite(void)
     TCase *names = tcase_create("names");
     ADD_TESTS(names, endpoints, lists_of_endpoints, host_names_have_a_limit,
               the_sentence_names_port_and_endpoint, lists_are_walked_item_by_item,
-              hosts_of_loopback, variables_of_an_environment);
+              hosts_of_loopback, hosts_in_digits, variables_of_an_environment);
     suite_add_tcase(suite, names);
     return suite;
 }

@@ -20,7 +20,6 @@
 #include "round_record.h"
 #include "uv_handle.h"
 
-#include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -260,14 +259,6 @@ static ddp_status set_part(ddp_round *round, struct part *part, struct ddpi_byte
     return status;
 }
 
-/* Whether @host is a name, of which other machines may know another address than this one. */
-static bool is_host_name(const char *host)
-{
-    struct in6_addr address;
-    return inet_pton(AF_INET, host, &address) != 1 && inet_pton(AF_INET6, host, &address) != 1 &&
-           !ddpi_host_is_loopback(host);
-}
-
 /* The local address of the connection to the store. If that is loopback, as for a machine that has
  * its own name at 127.0.1.1, others reach this one by the name that leads there. */
 static void own_address(const ddp_round *round, char *text, size_t size)
@@ -281,7 +272,8 @@ static void own_address(const ddp_round *round, char *text, size_t size)
         return;
     struct ddpi_address address = ddpi_address_of((const struct sockaddr *)&name);
     ddpi_address_format(&address, host);
-    bool by_name = ddpi_address_is_loopback(&address) && is_host_name(store);
+    bool by_name = ddpi_address_is_loopback(&address) && !ddpi_host_is_address(store) &&
+                   !ddpi_host_is_loopback(store);
     snprintf(text, size, "%s", by_name ? store : host);
 }
 
