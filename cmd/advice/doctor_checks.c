@@ -192,9 +192,8 @@ static void look_at_name(struct doctor_finding *ret)
     if (is_loopback_address(infos->ai_addr))
         advise(ret, DOCTOR_WARN,
                "that address is of this machine alone: ddprun listens on all addresses if this "
-               "name is "
-               "the endpoint of several nodes, but other programs may not; change the line in "
-               "/etc/hosts, or give --local-addr an address");
+               "name is the endpoint of several nodes, but other programs may not; change the line "
+               "in /etc/hosts, or give --local-addr an address");
     freeaddrinfo(infos);
 }
 

@@ -30,7 +30,7 @@
 enum {
     LEAVE_MS = 2000,     /* for the server to learn that this node leaves */
     TRY_AGAIN_MS = 1000, /* from one attempt to listen at a busy port to the next */
-    DOUBT_MS = 5000,     /* until what may keep the nodes apart is said */
+    LONG_WAIT_MS = 5000, /* until what may keep the nodes apart is said */
 };
 
 /* ---- hosting the store --------------------------------------------------------------------- */
@@ -220,7 +220,7 @@ static bool has_no_host(const struct multi_node *node)
            node->address.host[0] != '\0';
 }
 
-static void on_doubt(uv_timer_t *timer)
+static void on_long_wait(uv_timer_t *timer)
 {
     const struct multi_node *node = timer->data;
     const struct multi_node_config *config = node->config;
@@ -308,8 +308,7 @@ static void on_store_job(void *data, const struct ddp_store_result *result)
         return;
     membership_say(
         node->membership,
-        "the store at %s is that of job '%s', and ends with it; a ddprund serves several "
-        "jobs",
+        "the store at %s is that of job '%s', and ends with it; a ddprund serves several jobs",
         config->store, node->host_job);
 }
 
@@ -404,7 +403,7 @@ static ddp_status join(struct multi_node *node, struct ddp_error *err)
                                           .lost = on_lost,
                                           .state = on_state};
     if (!config->is_launched)
-        uv_timer_start(&node->doubt, on_doubt, DOUBT_MS, 0);
+        uv_timer_start(&node->long_wait, on_long_wait, LONG_WAIT_MS, 0);
     return ddp_round_join(node->loop, &options, config->job, config->lease_ms, &hooks, &node->round,
                           err);
 }
@@ -475,8 +474,8 @@ ddp_status multi_node_open(struct multi_node *node, uv_loop_t *loop,
     node->guard = guard;
     node->loop = loop;
     uv_timer_init(loop, &node->try_again);
-    uv_timer_init(loop, &node->doubt);
-    node->try_again.data = node->doubt.data = node;
+    uv_timer_init(loop, &node->long_wait);
+    node->try_again.data = node->long_wait.data = node;
     return config->is_host == 0 ? join(node, err) : look_up(node, err);
 }
 
@@ -508,7 +507,7 @@ void multi_node_leave(struct multi_node *node)
 {
     give_up_lookup(node);
     stop_trying(node);
-    uv_timer_stop(&node->doubt);
+    uv_timer_stop(&node->long_wait);
     if (node->round != NULL)
         ddp_round_leave(node->round, node->connected ? LEAVE_MS : 0, on_left, node);
     else
@@ -586,7 +585,7 @@ void multi_node_close(struct multi_node *node, void (*closed)(void *ctx), void *
     node->ctx = ctx;
     if (node->loop != NULL && !uv_is_closing((uv_handle_t *)&node->try_again)) {
         uv_close((uv_handle_t *)&node->try_again, NULL);
-        uv_close((uv_handle_t *)&node->doubt, NULL);
+        uv_close((uv_handle_t *)&node->long_wait, NULL);
     }
     if (node->round == NULL)
         on_round_closed(node);

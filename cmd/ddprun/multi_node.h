@@ -52,7 +52,7 @@ struct multi_node {
     bool everywhere;                  /* this node would host the store on all addresses */
     char busy_host[DDPI_HOST_MAX];    /* this node's, whose port another program has; "": none */
     uv_timer_t try_again;             /* to listen at @busy_host, until there is a connection */
-    uv_timer_t doubt;                 /* until what may keep the nodes apart is said */
+    uv_timer_t long_wait;             /* until what may keep the nodes apart is said */
     bool connected;
     bool reached; /* it has been connected */
     bool told;    /* the user, that the connection is lost */

@@ -305,7 +305,7 @@ bool plan_needs_a_store(const struct ddprun_options *options)
 }
 
 /* One node at a store of several jobs has nobody to agree with on a name. */
-static const char *name_of_several(struct plan *plan, const struct ddprun_options *options)
+static const char *choose_job_name(struct plan *plan, const struct ddprun_options *options)
 {
     if (given(options->rdzv_id))
         return options->rdzv_id;
@@ -320,7 +320,7 @@ static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *opt
 {
     struct agent_config *agent = &plan->agent;
     struct multi_node_config *multi = &plan->multi;
-    const char *name = name_of_several(plan, options);
+    const char *name = choose_job_name(plan, options);
     struct ddpi_endpoints endpoints;
     ddp_status status = plan_endpoints(options, &endpoints, err);
     if (status != DDP_OK)

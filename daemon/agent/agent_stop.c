@@ -22,11 +22,11 @@
 enum {
     SETTLE_MS = 500,          /* for helpers to clean up when their main program has ended */
     MANAGER_LIMIT_MS = 10000, /* the same for PyTorch's manager, which waits for 2 s by itself */
-    MANAGER_AGAIN_MS = 100,
-    SWEEP_AGAIN_MS = 5,    /* a child may have been missed while others were exiting */
-    SWEEP_LIMIT_MS = 5000, /* what survives SIGKILL for this long is stuck in the kernel */
-    DRAIN_LIMIT_MS = 2000, /* for a pipe that a process outside the job holds open */
-    FLUSH_LEAST_MS = 2000, /* after a signal, for a reader of our output */
+    MANAGER_AGAIN_MS = 100,   /* from one look at what is left to the next */
+    SWEEP_AGAIN_MS = 5,       /* a child may have been missed while others were exiting */
+    SWEEP_LIMIT_MS = 5000,    /* what survives SIGKILL for this long is stuck in the kernel */
+    DRAIN_LIMIT_MS = 2000,    /* for a pipe that a process outside the job holds open */
+    FLUSH_LEAST_MS = 2000,    /* after a signal, for a reader of our output */
     FLUSH_SAY_MS = 60000,
 };
 

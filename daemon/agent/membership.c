@@ -96,11 +96,11 @@ static void say_start(struct membership *membership, const struct ddp_round_seat
 
 /* Two jobs without a name at one store are one. So are the nodes of one job whose arguments
  * differ. */
-static void say_another(struct membership *membership, const struct ddp_round_seat *seat)
+static void say_other_command(struct membership *membership, const struct ddp_round_seat *seat)
 {
-    if (seat->text[0] == '\0' || strcmp(seat->text, membership->another) == 0)
+    if (seat->text[0] == '\0' || strcmp(seat->text, membership->other_command) == 0)
         return;
-    memcpy(membership->another, seat->text, sizeof membership->another);
+    memcpy(membership->other_command, seat->text, sizeof membership->other_command);
     logmux_say(&membership->agent.mux,
                "%s and this node '%s', in one job without a name; if these are two jobs, give each "
                "its own --rdzv-id=NAME",
@@ -111,7 +111,7 @@ static void on_member_start(void *ctx, const struct ddp_round_seat *seat)
 {
     struct membership *membership = ctx;
     say_start(membership, seat);
-    say_another(membership, seat);
+    say_other_command(membership, seat);
     membership->waiting[0] = '\0';
     events_seated(&membership->events, seat);
     keep_fence(membership); /* before a worker runs */

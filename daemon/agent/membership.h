@@ -33,7 +33,7 @@ struct membership {
     uv_timer_t status_timer;            /* runs while a changed status is not published yet */
     char reported[DDP_ROUND_TEXT_SIZE]; /* the failure of this node, as reported by the agent */
     char waiting[DDP_ROUND_TEXT_SIZE];  /* the last logged reason for waiting */
-    char another[DDP_ROUND_TEXT_SIZE];  /* the last logged node with another command */
+    char other_command[DDP_ROUND_TEXT_SIZE]; /* the last logged node with another command */
 };
 
 /* Prepare; the node announces agent->nproc workers. On failure, too, membership_close() and

@@ -60,7 +60,6 @@ class Meeting:
         return address.value
 
 
-
 def _unique_id(data: bytes) -> interface.UniqueId:
     if len(data) != ctypes.sizeof(interface.UniqueId):
         raise Invalid(f'the unique id has {len(data)} bytes, and one of get_unique_id() has '

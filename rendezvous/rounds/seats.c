@@ -181,7 +181,7 @@ static int compare_roles(const void *left, const void *right)
     return order != 0 ? order : compare_u64(a->seat.node_rank, b->seat.node_rank);
 }
 
-static bool runs_another(const struct round_member *a, const struct round_member *b)
+static bool commands_differ(const struct round_member *a, const struct round_member *b)
 {
     return *a->says.command != '\0' && *b->says.command != '\0' &&
            strcmp(a->says.command, b->says.command) != 0;
@@ -197,7 +197,7 @@ static void compare_commands(struct round_member *const *nodes, uint32_t count)
 {
     struct round_member *first = nodes[0];
     for (uint32_t i = 1; i < count; i++) {
-        if (!runs_another(first, nodes[i]))
+        if (!commands_differ(first, nodes[i]))
             continue;
         name_command(nodes[i], first);
         if (first->seat.text[0] == '\0')

@@ -18,8 +18,7 @@ struct ddpi_sqlite_sink;
 ddp_status ddpi_sqlite_sink_open(const char *path, struct ddpi_sqlite_sink **ret,
                                  struct ddp_error *err);
 
-/* Whether the file was there and had no byte. Either nothing was kept in it yet, or it was emptied.
- */
+/* Whether the file was there without a byte: nothing was kept in it yet, or it was emptied. */
 bool ddpi_sqlite_sink_was_emptied(const struct ddpi_sqlite_sink *state);
 
 /* Does not commit. NULL is allowed. */
