@@ -105,7 +105,7 @@ class Names(Meetings):
         return DebianNames(BOTH, Path(folder.name))
 
     def meet(self, *words, master='host1', **options):
-        """Whoever hosts the store makes the token; both have one home."""
+        """The node that hosts the store makes the token. The nodes share a home directory, so the other one reads it."""
         first = self.node('host1', *words, **options)
         first.read_until(self.EVERYWHERE)
         second = self.node('host2', *words, **options)
