@@ -414,10 +414,8 @@ static const struct option table[] = {
      "or "
      "on those that share a last-level cache",
      option_choice, FIELD(numa_binding), 0, 0},
-    {"mpi", 0, "mpich|openmpi", NULL, "mpich", PROGRAM,
-     "serve the process manager of MPI programs of MPICH's family, or also that of Open MPI 4, "
-     "which "
-     "must not be given to a worker that is Open MPI's mpirun",
+    {"mpi", 0, "auto|pmi|pmix", NULL, "auto", PROGRAM,
+     "serve MPI programs by PMI-1 (MPICH's family), by PMIx (Open MPI), or by what each asks for",
      option_choice, FIELD(mpi), 0, 0},
     {"start-method", 0, "spawn", "PET_START_METHOD", NULL, PROGRAM,
      "accepted for compatibility with torchrun; it has no effect", option_choice,

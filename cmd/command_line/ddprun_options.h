@@ -22,8 +22,8 @@ enum ddprun_backend { DDPRUN_STATIC, DDPRUN_C10D };
 /* What workers get as their first argument, as from torch.distributed.launch. */
 enum ddprun_legacy { DDPRUN_NO_LOCAL_RANK, DDPRUN_LOCAL_RANK, DDPRUN_LOCAL_DASH };
 
-/* Whose MPI programs the workers may be; in the order of the words of --mpi. */
-enum ddprun_mpi { DDPRUN_MPICH, DDPRUN_OPENMPI };
+/* By which protocol MPI programs are served; in the order of the words of --mpi. */
+enum ddprun_mpi { DDPRUN_MPI_AUTO, DDPRUN_MPI_PMI, DDPRUN_MPI_PMIX };
 
 /* Variables for other hosts: NAME or NAME=VALUE, one for each time that the option is given. */
 enum { DDPRUN_EXPORTS_MAX = 256 };

@@ -484,9 +484,11 @@ ddp_status plan_program(struct plan *plan, const struct ddprun_options *options,
     if (status == DDP_OK && plan->several && strcmp(plan->multi.job, DDPI_JOB_UNNAMED) == 0)
         program_describe(operands, options->module, plan->says.command, sizeof plan->says.command);
     plan->agent.preload = given(options->preload) && plan->program.script ? options->preload : NULL;
-    if (status == DDP_OK && options->mpi == DDPRUN_OPENMPI)
-        status = program_find_pmi_library(&plan->pmi_library, err);
-    plan->agent.pmi_library = plan->pmi_library;
+    plan->agent.serves_pmi = options->mpi != DDPRUN_MPI_PMIX;
+    plan->agent.serves_pmix = options->mpi != DDPRUN_MPI_PMI;
+    if (plan->agent.serves_pmix)
+        plan->pmix_server = program_find_pmix_server();
+    plan->agent.pmix_server = plan->pmix_server;
     return status;
 }
 
@@ -566,8 +568,8 @@ void plan_finish(struct plan *plan)
     watchdog_fifo_remove(&plan->timers);
     logdir_close(&plan->logs);
     program_finish(&plan->program);
-    ddpi_free(plan->pmi_library);
-    plan->pmi_library = NULL;
+    ddpi_free(plan->pmix_server);
+    plan->pmix_server = NULL;
     ddpi_free(plan->home_token);
     plan->home_token = NULL;
     binding_finish(&plan->binding);

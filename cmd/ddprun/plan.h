@@ -42,7 +42,7 @@ struct plan {
     struct agent_keys agent_keys;
     uint64_t join_timeout_ms; /* 0: none */
     struct program program;
-    char *pmi_library; /* NULL: none */
+    char *pmix_server; /* NULL: not installed */
     struct agent_streams *streams;
     struct binding binding;
     struct logdir logs;

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 /* From the folder of ddprun. */
-#define BESIDE    "%s/libddppmi.so"
-#define INSTALLED "%s/../" LIBRARIES "/libddppmi.so"
+#define BESIDE    "%s/ddprun-pmix"
+#define INSTALLED "%s/../" LIBRARIES "/ddprun-pmix"
 
 enum {
     OUR_WORDS = 4, /* python3 -u -m, and an argument */
@@ -264,7 +264,7 @@ void program_describe(char *const *operands, bool module, char *text, size_t siz
         snprintf(text + size - CUT_MARK, CUT_MARK, " ... #%08" PRIx32, hash);
 }
 
-ddp_status program_find_pmi_library(char **ret_path, struct ddp_error *err)
+char *program_find_pmix_server(void)
 {
     char folder[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", folder, sizeof folder - 1);
@@ -274,16 +274,11 @@ ddp_status program_find_pmi_library(char **ret_path, struct ddp_error *err)
         *slash = '\0';
     for (int i = 0; i < 2; i++) {
         char *path = i == 0 ? ddpi_asprintf(BESIDE, folder) : ddpi_asprintf(INSTALLED, folder);
-        if (path != NULL && access(path, R_OK) == 0) {
-            *ret_path = path;
-            return DDP_OK;
-        }
+        if (path != NULL && access(path, X_OK) == 0)
+            return path;
         ddpi_free(path);
     }
-    return ddpi_error_set(err, DDP_E_NOT_FOUND,
-                          "--mpi=openmpi needs libddppmi.so, which is neither in '%s' nor in its "
-                          "'../" LIBRARIES "'; install ddprun as a whole",
-                          folder);
+    return NULL;
 }
 
 void program_finish(struct program *program)

@@ -40,9 +40,9 @@ void program_describe(char *const *operands, bool module, char *text, size_t siz
 /* Find the program @name, as a shell would. *@ret_path is the caller's to ddpi_free(). */
 DDP_MUST_CHECK ddp_status program_find(const char *name, char **ret_path, struct ddp_error *err);
 
-/* Find the library by which programs of Open MPI reach their process manager: beside ddprun, where
- * it is built, or where it is installed. *@ret_path is the caller's to ddpi_free(). */
-DDP_MUST_CHECK ddp_status program_find_pmi_library(char **ret_path, struct ddp_error *err);
+/* Find the PMIx server for programs of Open MPI: beside ddprun, where it is built, or where it is
+ * installed. NULL: there is none. The caller's to ddpi_free(). */
+DDP_MUST_CHECK char *program_find_pmix_server(void);
 
 void program_finish(struct program *program);
 

@@ -9,6 +9,7 @@
 #include "error.h"
 #include "guard.h"
 #include "mem.h"
+#include "pmix_library.h"
 #include "worker_env.h"
 
 #include <string.h>
@@ -89,6 +90,50 @@ static ddp_status open_warm(struct agent *agent, struct ddp_error *err)
                             : status;
 }
 
+/* The server has the environment of local rank 0, which names the job's store and its ranks, and
+ * the libpmix of the rank that connects. */
+static ddp_status prepare_pmix_server(void *ctx, struct pmix_host_start *ret, struct ddp_error *err)
+{
+    struct agent *agent = ctx;
+    const struct agent_keys *keys = agent->config->keys;
+    char library[PATH_MAX];
+    struct worker_place place = {.config = agent->config,
+                                 .seat = &agent->seat,
+                                 .error_file = "",
+                                 .pmix_port = agent->pmix.port,
+                                 .library = pmix_library_of_ranks(library) ? library : NULL};
+    ddp_status status = DDP_OK;
+    if (keys != NULL)
+        status = keys->make(keys->ctx, agent->seat.generation, &place.key, err);
+    ret->key_fd = place.key.fd;
+    if (status == DDP_OK)
+        status = worker_env_make(&place, &ret->envp, err);
+    if (status != DDP_OK && ret->key_fd > 0)
+        close(ret->key_fd);
+    return status;
+}
+
+static void release_pmix_start(void *ctx, struct pmix_host_start *start)
+{
+    (void)ctx;
+    worker_env_free(start->envp);
+    if (start->key_fd > 0)
+        close(start->key_fd);
+}
+
+static ddp_status open_pmix(struct agent *agent, struct ddp_error *err)
+{
+    const struct pmix_host_hooks hooks = {.ctx = agent,
+                                          .say = on_agent_line,
+                                          .aborted = agent_on_mpi_abort,
+                                          .failed = agent_on_pmix_failed,
+                                          .prepare = prepare_pmix_server,
+                                          .release = release_pmix_start,
+                                          .settled = on_warm_settled};
+    return pmix_host_open(&agent->pmix, agent->loop, agent->config->pmix_server,
+                          agent->config->nproc, &hooks, err);
+}
+
 static ddp_status watch_guard(struct agent *agent, struct ddp_error *err)
 {
     if (agent->config->guard == NULL)
@@ -140,6 +185,8 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
     if (status == DDP_OK)
         status = open_warm(agent, err);
     if (status == DDP_OK)
+        status = open_pmix(agent, err);
+    if (status == DDP_OK)
         status = agent_open_check(agent, err);
     if (status == DDP_OK)
         status = agent_watch_signals(agent, err);
@@ -166,6 +213,7 @@ void agent_close(struct agent *agent)
     sigwatch_close(&agent->signals);
     worker_starter_close(&agent->starter);
     warm_process_close(&agent->warm);
+    pmix_host_close(&agent->pmix);
     node_check_close(&agent->check);
     watchdog_close(&agent->watchdog);
     death_watch_close(&agent->death_watch);
@@ -187,6 +235,7 @@ void agent_finish(struct agent *agent)
     if (!agent->warm.spawner.left) /* else its thread still uses it */
         worker_env_free(agent->warm_envp);
     ddpi_free(agent->warm_own);
+    pmix_host_finish(&agent->pmix);
     agent->workers = NULL;
     agent->pids = NULL;
     logmux_finish(&agent->mux);

@@ -5,6 +5,7 @@
 #include "agent_exits.h"
 
 #include "clock.h"
+#include "exit_codes.h"
 #include "outcome.h"
 #include "reap.h"
 
@@ -60,8 +61,10 @@ static void take_exit(struct agent *agent, struct worker_proc *worker, int wait_
                           oom_kills_new(&agent->oom) > 0;
         agent_report_failure(agent);
     }
-    if (!worker_proc_failed(worker))
-        pmi_rank_gone(&agent->pmi, worker->local_rank);
+    if (worker_proc_failed(worker))
+        return;
+    pmi_rank_gone(&agent->pmi, worker->local_rank);
+    pmix_host_rank_gone(&agent->pmix, worker->local_rank);
 }
 
 /* The kernel reports that the worker will fail, though waitpid() may take a while to say so. */
@@ -88,6 +91,18 @@ void agent_on_mpi_abort(void *ctx, uint32_t local_rank, int exit_code)
     worker_proc_signal(worker, SIGKILL, SIGNAL_GROUP);
 }
 
+void agent_on_pmix_failed(void *ctx, const char *why)
+{
+    struct agent *agent = ctx;
+    logmux_say(&agent->mux, "%s", why);
+    for (uint32_t i = 0; i < agent->config->nproc && agent->cause == AGENT_CAUSE_NONE; i++)
+        if (worker_proc_alive(&agent->workers[i])) {
+            agent->workers[i].aborts_with = EXIT_CONFIG;
+            worker_proc_signal(&agent->workers[i], SIGKILL, SIGNAL_GROUP);
+            return;
+        }
+}
+
 /* If the process is failing right now, that is the cause, and not the missing rank. */
 void agent_on_mpi_unplugged(void *ctx, uint32_t local_rank)
 {
@@ -109,6 +124,7 @@ static void on_child_reaped(void *ctx, pid_t pid, int wait_status)
 {
     struct agent *agent = ctx;
     if (warm_process_exited(&agent->warm, pid, wait_status) ||
+        pmix_host_exited(&agent->pmix, pid, wait_status) ||
         node_check_exited(&agent->check, pid, wait_status))
         return;
     for (uint32_t i = 0; i < agent->config->nproc; i++)
@@ -121,7 +137,7 @@ static void on_child_reaped(void *ctx, pid_t pid, int wait_status)
 bool agent_collect_children(struct agent *agent)
 {
     if (worker_starter_busy(&agent->starter) || warm_process_busy(&agent->warm) ||
-        node_check_busy(&agent->check))
+        pmix_host_busy(&agent->pmix) || node_check_busy(&agent->check))
         return true;
     bool left = reap_collect(on_child_reaped, agent);
     pid_t warm = warm_process_pid(&agent->warm);

@@ -22,6 +22,9 @@ void agent_report_failure(struct agent *agent);
 /* Early exit detection (death_watch.h): the worker at @local_rank may be dying. */
 void agent_on_death_hint(void *ctx, uint32_t local_rank);
 
+/* pmix_host_hooks: MPI programs cannot be served because of @why, so a worker fails. */
+void agent_on_pmix_failed(void *ctx, const char *why);
+
 /* pmi_hooks: an MPI program has called MPI_Abort, or has closed its PMI connection too early. */
 void agent_on_mpi_abort(void *ctx, uint32_t local_rank, int exit_code);
 void agent_on_mpi_unplugged(void *ctx, uint32_t local_rank);

@@ -12,6 +12,7 @@
 #include "node_check.h"
 #include "oom_kills.h"
 #include "pmi.h"
+#include "pmix_host.h"
 #include "sigwatch.h"
 #include "watchdog.h"
 #include "worker_starter.h"
@@ -81,7 +82,8 @@ struct agent {
     struct node_check check;
     struct death_watch death_watch;
     struct gpu_watch gpus;
-    struct pmi pmi; /* serves the MPI programs among the workers */
+    struct pmi pmi;        /* serves the MPI programs of MPICH's family among the workers */
+    struct pmix_host pmix; /* serves those of Open MPI */
     struct watchdog watchdog;
     struct worker_proc *workers; /* config->nproc of them, by local rank */
     struct ddp_round_seat seat;  /* of the current generation, or of the last one */

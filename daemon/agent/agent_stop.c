@@ -125,6 +125,7 @@ static void enter_sweeping(struct agent *agent)
 {
     ddpi_sm_move(&agent->sm, AGENT_SWEEPING);
     agent->sweep_deadline_ms = ddpi_now_ms(&ddpi_clock_monotonic) + SWEEP_LIMIT_MS;
+    pmix_host_end(&agent->pmix);
     uv_timer_start(&agent->timer, on_sweep_timer, SWEEP_AGAIN_MS, SWEEP_AGAIN_MS);
     agent_kill_everything(agent);
 }
@@ -247,6 +248,7 @@ static bool main_programs_ended(const struct agent *agent)
 static void enter_settling(struct agent *agent)
 {
     ddpi_sm_move(&agent->sm, AGENT_SETTLING);
+    pmix_host_end(&agent->pmix);
     if (agent->cause != AGENT_CAUSE_NONE)
         ask_helpers(agent);
     uv_timer_start(&agent->timer, on_settle_over, SETTLE_MS, 0);

@@ -102,7 +102,9 @@ struct agent_config {
     const struct cgroup *cgroup;         /* for the workers; NULL: none */
     const struct guard_agent *guard;     /* NULL: no guard */
     const struct pmi_link *pmi_link;     /* to the MPI ranks of other nodes; NULL: one node */
-    const char *pmi_library;             /* that Open MPI's programs load; NULL: none */
+    const char *pmix_server;             /* program of pmix_host.h; NULL: not installed */
+    bool serves_pmi;                     /* to MPI programs of MPICH's family */
+    bool serves_pmix;                    /* to those of Open MPI */
     const struct agent_horovod *horovod; /* read when a worker starts; NULL: none */
 };
 

@@ -79,6 +79,7 @@ TEXT_VALUE(tls, p->config->tls ? "1" : NULL)
 TEXT_VALUE(tls_ranks, p->config->tls_ranks ? "1" : NULL)
 TEXT_VALUE(timeline, p->config->timeline)
 TEXT_VALUE(local_address, p->config->local_address)
+TEXT_VALUE(library, p->library)
 
 /* A server of an earlier version does not report roles: then all workers have the same one. */
 NUMBER_VALUE(role_rank, p->seat->role_world_size > 0 ? p->seat->role_first_rank + p->local_rank
@@ -197,29 +198,98 @@ static void flight_fd(const struct worker_place *p, struct value *out)
 }
 
 /* MPICH reads PMI_FD, the world, and which ranks share the machine. */
-NUMBER_VALUE(pmi_fd, SPAWN_PMI_FD)
 NUMBER_VALUE(mpi_local_rank, p->local_rank)
 
-/* The number by which ranks of Open MPI name their job: the same for all ranks, and another one for
- * each generation and for other jobs of this machine, as names of shared memory are made of it. */
-static uint32_t number_of_job(const struct worker_place *p)
+static void pmi_number(const struct worker_place *p, uint32_t number, struct value *out)
 {
-    char text[512];
-    uint32_t hash = 2166136261u; /* FNV-1a */
-    snprintf(text, sizeof text, "%" PRIu64 " %u %.400s", p->seat->generation, p->seat->master_port,
-             p->config->run_id != NULL ? p->config->run_id : "");
-    for (const char *at = text; *at != '\0'; at++)
-        hash = (hash ^ (unsigned char)*at) * 16777619u;
-    /* Open MPI loses the highest bits of both halves; a lower half of 0 means no job. */
-    return (hash & 0x7fff7fff) | 1;
+    out->gone = !p->config->serves_pmi;
+    if (p->config->serves_pmi)
+        set_number(out, number);
 }
 
-static void flux_job(const struct worker_place *p, struct value *out)
+static void pmi_fd(const struct worker_place *p, struct value *out)
 {
-    if (p->config->pmi_library != NULL)
-        set_number(out, number_of_job(p));
+    pmi_number(p, SPAWN_PMI_FD, out);
 }
-TEXT_VALUE(flux_library, p->config->pmi_library)
+
+static void pmi_rank(const struct worker_place *p, struct value *out)
+{
+    pmi_number(p, worker_rank(p->seat, p->local_rank), out);
+}
+
+static void pmi_size(const struct worker_place *p, struct value *out)
+{
+    pmi_number(p, p->seat->world_size, out);
+}
+
+/* MPICH 5 takes PMIx where it finds both, and is often built without it. */
+static void pmi_version(const struct worker_place *p, struct value *out)
+{
+    if (p->config->serves_pmi && p->config->serves_pmix &&
+        lookup(p, "MPIR_CVAR_PMI_VERSION") == NULL)
+        out->text = "1";
+}
+
+/* What a PMIx server would set for its ranks, but that there is none until the first rank connects.
+ * Values of a surrounding job are removed. */
+static void pmix_text(const struct worker_place *p, const char *text, struct value *out)
+{
+    out->gone = p->pmix_port == 0;
+    if (p->pmix_port != 0)
+        out->text = text;
+}
+
+static void pmix_namespace(const struct worker_place *p, struct value *out)
+{
+    worker_env_job_name(out->number, sizeof out->number, p->config, p->seat);
+    pmix_text(p, out->number, out);
+}
+
+static void pmix_rank(const struct worker_place *p, struct value *out)
+{
+    snprintf(out->number, sizeof out->number, "%" PRIu32, worker_rank(p->seat, p->local_rank));
+    pmix_text(p, out->number, out);
+}
+
+static void pmix_uri(const struct worker_place *p, struct value *out)
+{
+    snprintf(out->number, sizeof out->number, "ddprun.0;tcp4://127.0.0.1:%u", p->pmix_port);
+    pmix_text(p, out->number, out);
+}
+
+static void pmix_security(const struct worker_place *p, struct value *out)
+{
+    pmix_text(p, "native", out);
+}
+
+static void pmix_buffers(const struct worker_place *p, struct value *out)
+{
+    pmix_text(p, "PMIX_BFROP_BUFFER_NON_DESC", out);
+}
+
+/* No shared memory with the server, which would be left behind. */
+static void pmix_data_store(const struct worker_place *p, struct value *out)
+{
+    pmix_text(p, "hash", out);
+}
+
+static void pmix_host_name(const struct worker_place *p, struct value *out)
+{
+    pmix_text(p, p->config->host, out);
+}
+
+/* Open MPI 4 asks a PMIx server only below a launcher that it knows: this names IBM's jsrun, of
+ * which nothing else is used. */
+static void pmix_launcher(const struct worker_place *p, struct value *out)
+{
+    pmix_text(p, "1", out);
+}
+
+static void pmix_not_ours(const struct worker_place *p, struct value *out)
+{
+    (void)p;
+    out->gone = true;
+}
 
 /* Horovod's names. Its controllers are the user's choice; what a surrounding job has said of its
  * rendezvous means nothing here. */
@@ -337,12 +407,27 @@ static const struct {
     {DDPI_LIFE_SLOT_ENV, life_slot, OWN},
     {DDPI_FLIGHT_FD_ENV, flight_fd, OWN},
     {"PMI_FD", pmi_fd, OWN},
-    {"PMI_RANK", rank, OWN},
-    {"PMI_SIZE", world_size, OWN},
+    {"PMI_RANK", pmi_rank, OWN},
+    {"PMI_SIZE", pmi_size, OWN},
     {"MPI_LOCALRANKID", mpi_local_rank, OWN},
     {"MPI_LOCALNRANKS", local_world_size, SHARED},
-    {"FLUX_JOB_ID", flux_job, OWN},
-    {"FLUX_PMI_LIBRARY_PATH", flux_library, OWN},
+    {"MPIR_CVAR_PMI_VERSION", pmi_version, SHARED},
+    {"PMIX_NAMESPACE", pmix_namespace, OWN},
+    {"PMIX_RANK", pmix_rank, OWN},
+    {"PMIX_SERVER_URI41", pmix_uri, OWN},
+    {"PMIX_SERVER_URI4", pmix_uri, OWN},
+    {"PMIX_SERVER_URI3", pmix_uri, OWN},
+    {"PMIX_SERVER_URI21", pmix_uri, OWN},
+    {"PMIX_SERVER_URI2", pmix_uri, OWN},
+    {"PMIX_SECURITY_MODE", pmix_security, OWN},
+    {"PMIX_BFROP_BUFFER_TYPE", pmix_buffers, OWN},
+    {"PMIX_GDS_MODULE", pmix_data_store, OWN},
+    {"PMIX_HOSTNAME", pmix_host_name, OWN},
+    {"PMIX_SERVER_TMPDIR", pmix_not_ours, OWN},
+    {"PMIX_DSTORE_21_BASE_PATH", pmix_not_ours, OWN},
+    {"PMIX_DSTORE_ESH_BASE_PATH", pmix_not_ours, OWN},
+    {"JSM_JSRUN_PORT", pmix_launcher, OWN},
+    {"LD_PRELOAD", library, OWN},
     {"HOROVOD_RANK", rank, OWN},
     {"HOROVOD_SIZE", world_size, OWN},
     {"HOROVOD_LOCAL_RANK", mpi_local_rank, OWN},
@@ -488,6 +573,18 @@ char *worker_env_expand(const char *text, const struct worker_env_var *vars, uns
     char *result = ok ? ddpi_strndup((const char *)ddpi_buf_head(&out), ddpi_buf_len(&out)) : NULL;
     ddpi_buf_finish(&out);
     return result;
+}
+
+void worker_env_job_name(char *text, size_t size, const struct agent_config *config,
+                         const struct ddp_round_seat *seat)
+{
+    char of_job[512];
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    snprintf(of_job, sizeof of_job, "%u %.400s", seat->master_port,
+             config->run_id != NULL ? config->run_id : "");
+    for (const char *at = of_job; *at != '\0'; at++)
+        hash = (hash ^ (unsigned char)*at) * 16777619u;
+    snprintf(text, size, "ddprun-%08" PRIx32 "-%" PRIu64, hash, seat->generation);
 }
 
 void worker_env_store_prefix(char *text, size_t size, const char *of_job, uint64_t generation)

@@ -19,6 +19,8 @@ struct worker_place {
     const char *error_file; /* "": none */
     uint32_t columns;       /* of its terminal; 0: the worker finds out by itself */
     struct agent_key key;   /* of this generation */
+    uint16_t pmix_port;     /* of pmix_host.h; 0: none */
+    const char *library;    /* that is loaded first (LD_PRELOAD); NULL: as inherited */
     bool has_life_page;     /* it inherits the page of death_watch.h */
     bool has_recorder;      /* it inherits the memory of flight_memory.h */
 };
@@ -51,6 +53,12 @@ DDP_MUST_CHECK ddp_status worker_env_make_shared(const struct agent_config *conf
  * value, with a comma after each. COLUMNS is none of them: libraries read it when they are loaded,
  * for the width of a help text. The caller's to ddpi_free(); NULL: no memory. */
 DDP_MUST_CHECK char *worker_env_own_names(const struct agent_config *config);
+
+/* The name by which MPI programs know their job, at most 40 bytes: the same for all ranks, and
+ * another one in each generation and for other jobs of this machine, as they name shared memory by
+ * it. */
+void worker_env_job_name(char *text, size_t size, const struct agent_config *config,
+                         const struct ddp_round_seat *seat);
 
 /* The prefix of the keys of @generation in the store, after the prefix @of_job. Needs at most 24
  * bytes more than that. */

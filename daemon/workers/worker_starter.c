@@ -151,6 +151,7 @@ static ddp_status make_env(const struct worker_starter *starter, const struct wo
         .error_file = worker->error_file,
         .columns = terminal_columns(starter, worker->prefix),
         .key = starter->key,
+        .pmix_port = starter->pmix_port,
         .has_life_page = starter->life_fd > 0,
         .has_recorder = flight_memory_has(&starter->flight, worker->local_rank),
     };
@@ -175,7 +176,7 @@ static ddp_status prepare_start(struct worker_starter *starter, struct worker_st
     start->flight_fd = flight_memory_make(&starter->flight, worker->local_rank);
     if (status == DDP_OK)
         status = make_env(starter, worker, &start->envp, err);
-    if (status == DDP_OK)
+    if (status == DDP_OK && starter->config->serves_pmi)
         status = pmi_connect(starter->pmi, worker->local_rank, &start->pmi_fd, err);
     return status;
 }
@@ -362,7 +363,7 @@ ddp_status worker_starter_check_port(const struct agent_config *config,
 }
 
 void worker_starter_begin(struct worker_starter *starter, const struct ddp_round_seat *seat,
-                          uint32_t attempt, int life_fd)
+                          uint32_t attempt, int life_fd, uint16_t pmix_port)
 {
     const struct agent_keys *keys = starter->config->keys;
     const struct pmi_place place = {.generation = seat->generation,
@@ -374,6 +375,7 @@ void worker_starter_begin(struct worker_starter *starter, const struct ddp_round
     starter->seat = seat;
     starter->attempt = attempt;
     starter->life_fd = life_fd;
+    starter->pmix_port = pmix_port;
     starter->next = starter->forked = 0;
     starter->forks = warm_process_is_ready(starter->warm);
     flight_memory_renew(&starter->flight);

@@ -43,6 +43,7 @@ struct worker_starter {
     struct logmux *mux;
     uv_loop_t *loop;
     struct pmi *pmi;
+    uint16_t pmix_port;          /* of this generation; 0: none */
     struct warm_process *warm;   /* to fork workers from */
     struct flight_memory flight; /* of the latest generation */
     struct worker_proc *workers;
@@ -76,9 +77,9 @@ DDP_MUST_CHECK ddp_status worker_starter_check_port(const struct agent_config *c
                                                     struct ddp_error *err);
 
 /* Start all workers of @seat. over() may be called before this returns. On failure a worker's
- * streams may be open; they end by themselves. */
+ * streams may be open; they end by themselves. @pmix_port: of pmix_host.h, 0: none. */
 void worker_starter_begin(struct worker_starter *starter, const struct ddp_round_seat *seat,
-                          uint32_t attempt, int life_fd);
+                          uint32_t attempt, int life_fd, uint16_t pmix_port);
 
 /* Start no further workers; over() follows when the current one has started. */
 void worker_starter_cancel(struct worker_starter *starter);

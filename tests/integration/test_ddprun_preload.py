@@ -108,7 +108,8 @@ PROGRAMS = {
     'warnings': 'import warnings\nresult = [repr(entry) for entry in warnings.filters] + sys.warnoptions',
 }
 # These differ between two attempts, forked or not.
-CHANGING = {'TORCHELASTIC_RESTART_COUNT', 'DDPRUN_STORE_PREFIX', 'TORCHELASTIC_ERROR_FILE'}
+CHANGING = {'TORCHELASTIC_RESTART_COUNT', 'DDPRUN_STORE_PREFIX', 'TORCHELASTIC_ERROR_FILE', 'PMIX_NAMESPACE',
+            'PMIX_SERVER_URI2', 'PMIX_SERVER_URI21', 'PMIX_SERVER_URI3', 'PMIX_SERVER_URI4', 'PMIX_SERVER_URI41'}
 
 
 class PreloadCase(DdprundCase):

@@ -87,7 +87,7 @@ class Install(unittest.TestCase):
         self.run_in(self.sources, f'make install PREFIX=/usr DESTDIR={stage}')
         self.assertEqual(os.listdir(stage), ['usr'])
         for path in ('bin/ddprun', 'bin/ddprund', 'bin/ddpctl', 'lib/libddpcomm.so', 'lib/pkgconfig/ddpcomm.pc',
-                     'lib/libddpstore.so', 'lib/ddprun/libddppmi.so', 'include/ddprun/comm.h', 'share/man/man1/ddprun.1',
+                     'lib/libddpstore.so', 'include/ddprun/comm.h', 'share/man/man1/ddprun.1',
                      'share/man/man3/libddpcomm.3'):
             self.assertTrue((stage / 'usr' / path).exists(), path)
         bare = self.bare_folder()

