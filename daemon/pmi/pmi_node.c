@@ -48,8 +48,7 @@ static void on_get_appnum(struct pmi_node *node, const struct line *line)
 
 static void on_get_kvsname(struct pmi_node *node, const struct line *line)
 {
-    pmi_answer(node, line->local, "cmd=my_kvsname kvsname=generation_%" PRIu64 "\n",
-               node->place.generation);
+    pmi_answer(node, line->local, "cmd=my_kvsname kvsname=%s\n", node->place.job);
 }
 
 static void on_get_universe(struct pmi_node *node, const struct line *line)
@@ -104,20 +103,45 @@ static void on_abort(struct pmi_node *node, const struct line *line)
     node->hooks.aborted(node->hooks.ctx, line->local, exit_code);
 }
 
-/* MPI_Publish_name and the like need a server for all jobs, which ddprun does not have. */
+/* MPI_Publish_name and the like: between ranks of this node, if it is the only one. Ranks of other
+ * nodes would have to find a name without a barrier, in which alone texts travel. */
+static bool read_service(const struct pmi_node *node, const struct line *line,
+                         char service[PMI_VALUE_MAX])
+{
+    return node->place.nodes == 1 &&
+           pmi_words_get(line->text, line->len, "service", service, PMI_VALUE_MAX) &&
+           service[0] != '\0';
+}
+
 static void on_pmi_publish(struct pmi_node *node, const struct line *line)
 {
-    pmi_answer(node, line->local, "cmd=publish_result rc=-1 msg=not_served_by_ddprun\n");
+    char service[PMI_VALUE_MAX], port[PMI_VALUE_MAX];
+    bool good = read_service(node, line, service) &&
+                pmi_words_get(line->text, line->len, "port", port, sizeof port) &&
+                pmi_kvs_put(&node->names, service, port) == DDP_OK;
+    pmi_answer(node, line->local, "cmd=publish_result rc=%d msg=%s\n", good ? 0 : -1,
+               good ? "success" : "not_served_by_ddprun");
 }
 
 static void on_unpublish(struct pmi_node *node, const struct line *line)
 {
-    pmi_answer(node, line->local, "cmd=unpublish_result rc=-1 msg=not_served_by_ddprun\n");
+    char service[PMI_VALUE_MAX];
+    bool good =
+        read_service(node, line, service) && pmi_kvs_put(&node->names, service, "") == DDP_OK;
+    pmi_answer(node, line->local, "cmd=unpublish_result rc=%d msg=%s\n", good ? 0 : -1,
+               good ? "success" : "not_served_by_ddprun");
 }
 
 static void on_lookup(struct pmi_node *node, const struct line *line)
 {
-    pmi_answer(node, line->local, "cmd=lookup_result rc=-1 msg=not_served_by_ddprun\n");
+    char service[PMI_VALUE_MAX];
+    bool served = read_service(node, line, service);
+    const char *port = served ? pmi_kvs_get(&node->names, service) : NULL;
+    if (port != NULL && port[0] != '\0')
+        pmi_answer(node, line->local, "cmd=lookup_result rc=0 port=%s\n", port);
+    else
+        pmi_answer(node, line->local, "cmd=lookup_result rc=-1 msg=%s\n",
+                   served ? "service_not_found" : "not_served_by_ddprun");
 }
 
 static const struct {
@@ -229,6 +253,7 @@ struct pmi_node *pmi_node_create(const struct pmi_place *place, const struct pmi
     node->place = *place;
     node->hooks = *hooks;
     pmi_kvs_init(&node->kvs, room < KVS_MAX ? room : KVS_MAX);
+    pmi_kvs_init(&node->names, SHARE_OF_A_RANK);
     ddpi_buf_init(&node->put, (size_t)SHARE_OF_A_RANK * place->nproc);
     for (uint32_t i = 0; i < place->nproc; i++)
         ddpi_sm_init(&node->ranks[i].sm, &pmi_rank_sm);
@@ -245,6 +270,7 @@ void pmi_node_destroy(struct pmi_node *node)
     if (node == NULL)
         return;
     pmi_kvs_finish(&node->kvs);
+    pmi_kvs_finish(&node->names);
     ddpi_buf_finish(&node->put);
     ddpi_free(node->nprocs);
     ddpi_free(node->heard);

@@ -32,6 +32,7 @@ enum {
 
 /* The place of this node's ranks in one generation. */
 struct pmi_place {
+    char job[48]; /* its name in this generation, for ranks: they name shared memory by it */
     uint64_t generation;
     uint32_t nproc; /* ranks of this node */
     uint32_t first_rank;
@@ -67,15 +68,16 @@ struct pmi_node {
     struct pmi_place place;
     struct pmi_node_hooks hooks;
     struct pmi_kvs kvs;
-    struct ddpi_buf put; /* the text of the next exchange */
-    uint32_t *nprocs;    /* of each node; 0: not known yet */
-    bool *heard;         /* nodes whose text of this exchange has arrived */
-    uint32_t missing;    /* texts that have not arrived */
-    uint32_t exchanges;  /* begun so far */
-    bool exchanging;     /* one is under way */
-    bool broken;         /* no barrier can complete any more */
-    bool spoken;         /* a rank has sent init */
-    bool left;           /* @left_rank of this node cannot reach another barrier */
+    struct pmi_kvs names; /* that ranks have published; the value "" is none */
+    struct ddpi_buf put;  /* the text of the next exchange */
+    uint32_t *nprocs;     /* of each node; 0: not known yet */
+    bool *heard;          /* nodes whose text of this exchange has arrived */
+    uint32_t missing;     /* texts that have not arrived */
+    uint32_t exchanges;   /* begun so far */
+    bool exchanging;      /* one is under way */
+    bool broken;          /* no barrier can complete any more */
+    bool spoken;          /* a rank has sent init */
+    bool left;            /* @left_rank of this node cannot reach another barrier */
     uint32_t left_rank;
     struct pmi_rank ranks[];
 };

@@ -366,12 +366,13 @@ void worker_starter_begin(struct worker_starter *starter, const struct ddp_round
                           uint32_t attempt, int life_fd, uint16_t pmix_port)
 {
     const struct agent_keys *keys = starter->config->keys;
-    const struct pmi_place place = {.generation = seat->generation,
-                                    .nproc = starter->config->nproc,
-                                    .first_rank = seat->first_rank,
-                                    .world_size = seat->world_size,
-                                    .node_rank = seat->node_rank,
-                                    .nodes = seat->nodes};
+    struct pmi_place place = {.generation = seat->generation,
+                              .nproc = starter->config->nproc,
+                              .first_rank = seat->first_rank,
+                              .world_size = seat->world_size,
+                              .node_rank = seat->node_rank,
+                              .nodes = seat->nodes};
+    worker_env_job_name(place.job, sizeof place.job, starter->config, seat);
     starter->seat = seat;
     starter->attempt = attempt;
     starter->life_fd = life_fd;

@@ -90,7 +90,8 @@ static struct world *make_world(uint32_t count, const uint32_t *nprocs)
         struct node *node = &world->nodes[i];
         const struct pmi_node_hooks hooks = {node,       on_reply,    on_hang_up,
                                              on_aborted, on_exchange, on_say};
-        const struct pmi_place place = {.generation = 3,
+        const struct pmi_place place = {.job = "job-3",
+                                        .generation = 3,
                                         .nproc = nprocs[i],
                                         .first_rank = first,
                                         .world_size = size,
@@ -167,6 +168,21 @@ START_TEST(the_table_is_sound)
 }
 END_TEST
 
+/* A name would have to travel without a barrier. */
+START_TEST(names_are_not_published_across_nodes)
+{
+    struct world *world = make_world(2, (const uint32_t[]){1, 1});
+    struct node *node = &world->nodes[0];
+    open_rank(node, 0);
+    ask(node, 0, "cmd=publish_name service=s port=p",
+        "cmd=publish_result rc=-1 msg=not_served_by_ddprun\n");
+    ask(node, 0, "cmd=unpublish_name service=s",
+        "cmd=unpublish_result rc=-1 msg=not_served_by_ddprun\n");
+    ask(node, 0, "cmd=lookup_name service=s", "cmd=lookup_result rc=-1 msg=not_served_by_ddprun\n");
+    free_world(world);
+}
+END_TEST
+
 START_TEST(a_world_of_one)
 {
     struct world *world = make_world(1, (const uint32_t[]){1});
@@ -174,7 +190,7 @@ START_TEST(a_world_of_one)
     open_rank(node, 0);
     ask(node, 0, "cmd=get_maxes", "cmd=maxes kvsname_max=64 keylen_max=64 vallen_max=1024\n");
     ask(node, 0, "cmd=get_appnum", "cmd=appnum appnum=0\n");
-    ask(node, 0, "cmd=get_my_kvsname", "cmd=my_kvsname kvsname=generation_3\n");
+    ask(node, 0, "cmd=get_my_kvsname", "cmd=my_kvsname kvsname=job-3\n");
     ask(node, 0, "cmd=get_universe_size", "cmd=universe_size size=1\n");
     ask(node, 0, "cmd=get kvsname=x key=PMI_process_mapping",
         "cmd=get_result rc=0 msg=success value=(vector,(0,1,1))\n");
@@ -183,11 +199,12 @@ START_TEST(a_world_of_one)
     ask(node, 0, "cmd=get kvsname=x key=a", "cmd=get_result rc=0 msg=success value=1,2;3\n");
     ask(node, 0, "cmd=get kvsname=x key=b",
         "cmd=get_result rc=-1 msg=key_not_found value=unknown\n");
-    ask(node, 0, "cmd=publish_name service=s port=p",
-        "cmd=publish_result rc=-1 msg=not_served_by_ddprun\n");
-    ask(node, 0, "cmd=unpublish_name service=s",
-        "cmd=unpublish_result rc=-1 msg=not_served_by_ddprun\n");
-    ask(node, 0, "cmd=lookup_name service=s", "cmd=lookup_result rc=-1 msg=not_served_by_ddprun\n");
+    ask(node, 0, "cmd=lookup_name service=s", "cmd=lookup_result rc=-1 msg=service_not_found\n");
+    ask(node, 0, "cmd=publish_name service=s port=p", "cmd=publish_result rc=0 msg=success\n");
+    ask(node, 0, "cmd=lookup_name service=s", "cmd=lookup_result rc=0 port=p\n");
+    ask(node, 0, "cmd=unpublish_name service=s", "cmd=unpublish_result rc=0 msg=success\n");
+    ask(node, 0, "cmd=lookup_name service=s", "cmd=lookup_result rc=-1 msg=service_not_found\n");
+    ask(node, 0, "cmd=publish_name port=p", "cmd=publish_result rc=-1 msg=not_served_by_ddprun\n");
     ask(node, 0, "mcmd=spawn", "");
     ask(node, 0, "nprocs=2", "");
     ask(node, 0, "endcmd", "cmd=spawn_result rc=-1 msg=not_served_by_ddprun\n");
@@ -530,9 +547,9 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("pmi_node");
     TCase *tcase = tcase_create("pmi_node");
-    ADD_TESTS(tcase, the_table_is_sound, a_world_of_one, keys_and_values_have_their_longest,
-              what_is_put_is_bounded, words_before_init_and_wrong_ones, another_version,
-              a_rank_aborts);
+    ADD_TESTS(tcase, the_table_is_sound, a_world_of_one, names_are_not_published_across_nodes,
+              keys_and_values_have_their_longest, what_is_put_is_bounded,
+              words_before_init_and_wrong_ones, another_version, a_rank_aborts);
     tcase_add_loop_test(tcase, barriers_over_nodes, 0, 2 * NODES);
     tcase_add_loop_test(tcase, a_rank_leaves, 0, 4);
     tcase_add_loop_test(tcase, a_rank_is_refused, 0, 2);
