@@ -68,9 +68,10 @@ static const struct explanation codes[] = {
      "limit; "
      "or how the node check has failed",
      "provide it; the line ends with how", "no"},
-    {93, 93, "ddprun", "the same worker failed in the same way again and again (--crash-loop)",
+    {93, 93, "ddprun", "workers failed in the same way again and again (--crash-loop)",
      "the last report names the rank, its exit code and its last lines of standard error",
-     "mend the program or its input; --crash-loop=0 turns this off", "no"},
+     "mend the program or its input; --crash-loop=0 turns this off, and the pauses before it",
+     "no"},
     {124, 124, "worker", "timeout(1), in front of ddprun, has ended it",
      "look for it in the command", "give it more time", "as you like"},
     {126, 126, "worker", "a worker, or its shell, found a program that it may not execute",

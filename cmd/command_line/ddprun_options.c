@@ -316,8 +316,8 @@ static const struct option table[] = {
      "then name the processes that still hold it",
      option_duration, FIELD(gpu_memory_timeout_ms), 0, HOURS_MS},
     {"crash-loop", 0, "K", NULL, "5", RESTART,
-     "give up with exit code 93 after K identical failures in a row, each within 10 s of its "
-     "start; 0: never",
+     "give up with exit code 93 after K identical failures in 30 s or more, each within 10 s of "
+     "its start; 0: never",
      option_u32, FIELD(crash_loop), 0, 1000},
     {"node-check", 0, "COMMAND", NULL, NULL, RESTART,
      "leave this node out if this shell command fails, before it joins and before each generation",

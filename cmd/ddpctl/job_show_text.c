@@ -30,6 +30,8 @@ void job_show_state(const struct job_view *view, char *text, size_t size)
     } else if (job->state == ROUNDS_STOPPING) {
         snprintf(text, size, "is %s generation %" PRIu64 ": %s",
                  job->closing ? "ending with" : "stopping", job->generation, job->reason);
+    } else if (job->state == ROUNDS_PAUSING) {
+        snprintf(text, size, "pauses before the next restart: %s", waiting);
     } else {
         snprintf(text, size, "is %s generation %" PRIu64,
                  job_view_up(view) ? "running" : "starting", job->generation);

@@ -44,7 +44,7 @@ void single_node_describe(struct single_node *node, const char *text)
         show_record(node, "node/1", DDP_OK);
 }
 
-static void on_soon(uv_idle_t *idle);
+static void step_soon(struct single_node *node);
 
 /* ---- what users ask for -----------------------------------------------------------------------
  */
@@ -64,7 +64,7 @@ void single_node_asked(struct single_node *node, struct ddpi_bytes key, bool set
         ddpi_rounds_wish(node->rounds, &(struct ddpi_rounds_wish){.stop = set});
     else if (strncmp(what, drain, sizeof drain - 1) == 0)
         (void)!ddpi_rounds_drain(node->rounds, what + sizeof drain - 1, set);
-    uv_idle_start(&node->soon, on_soon);
+    step_soon(node);
 }
 
 /* ---- the machine ----------------------------------------------------------------------------- */
@@ -90,11 +90,27 @@ static void on_changed(void *ctx)
     node->changed = true;
 }
 
+static void on_later(uv_timer_t *timer)
+{
+    step_soon(timer->data);
+}
+
+static void step_machine(struct single_node *node)
+{
+    uint64_t now_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+    ddpi_rounds_step(node->rounds, now_ms);
+    uint64_t deadline_ms = ddpi_rounds_deadline(node->rounds);
+    if (deadline_ms == UINT64_MAX)
+        uv_timer_stop(&node->later);
+    else
+        uv_timer_start(&node->later, on_later, deadline_ms > now_ms ? deadline_ms - now_ms : 0, 0);
+}
+
 static void on_soon(uv_idle_t *idle)
 {
     struct single_node *node = idle->data;
     uv_idle_stop(idle);
-    ddpi_rounds_step(node->rounds, ddpi_now_ms(&ddpi_clock_monotonic));
+    step_machine(node);
     if (node->changed && node->job != NULL)
         show_state(node);
     if (node->seated && node->job != NULL)
@@ -107,6 +123,11 @@ static void on_soon(uv_idle_t *idle)
     membership_seat(node->membership, &seat);
 }
 
+static void step_soon(struct single_node *node)
+{
+    uv_idle_start(&node->soon, on_soon);
+}
+
 ddp_status single_node_init(struct single_node *node, uv_loop_t *loop,
                             struct membership *membership, struct ddp_error *err)
 {
@@ -115,7 +136,8 @@ ddp_status single_node_init(struct single_node *node, uv_loop_t *loop,
     node->membership = membership;
     ddpi_buf_init(&node->record, DDPI_ROUND_RECORD_MAX);
     uv_idle_init(loop, &node->soon);
-    node->soon.data = node;
+    uv_timer_init(loop, &node->later);
+    node->soon.data = node->later.data = node;
     node->rounds = ddpi_rounds_create(&hooks, 0);
     return node->rounds != NULL ? DDP_OK : ddpi_error_nomem(err, sizeof *node);
 }
@@ -129,7 +151,7 @@ void single_node_publish(struct single_node *node, const struct ddp_round_member
     }
     if (node->job != NULL)
         show_record(node, "member/1", ddpi_round_member_put(&node->record, says, NULL));
-    uv_idle_start(&node->soon, on_soon);
+    step_soon(node);
 }
 
 void single_node_close(struct single_node *node)
@@ -141,4 +163,5 @@ void single_node_close(struct single_node *node)
     node->membership = NULL;
     ddpi_buf_finish(&node->record);
     uv_close((uv_handle_t *)&node->soon, NULL);
+    uv_close((uv_handle_t *)&node->later, NULL);
 }

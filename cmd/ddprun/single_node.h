@@ -19,6 +19,7 @@ struct single_node {
     bool seated;                   /* @seat has not been passed on yet */
     bool changed;                  /* the summary is not shown yet */
     uv_idle_t soon;                /* active: the machine must step */
+    uv_timer_t later;              /* active: it must step then */
     /* A generation is about to start: write to *@seat where its workers meet. */
     ddp_status (*begin)(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
                         struct ddp_error *err);

@@ -178,6 +178,7 @@ static json_t *summary_json(const struct job_view *view)
     static const char *const states[] = {[ROUNDS_FORMING] = "forming",
                                          [ROUNDS_RUNNING] = "running",
                                          [ROUNDS_STOPPING] = "stopping",
+                                         [ROUNDS_PAUSING] = "pausing",
                                          [ROUNDS_CLOSED] = "closed"};
     const struct ddpi_rounds_summary *job = &view->summary;
     uint32_t min, max;

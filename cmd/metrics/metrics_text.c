@@ -42,7 +42,11 @@ static bool put_one(struct ddpi_buf *text, const char *name, const char *type, c
 
 static bool put_state(struct ddpi_buf *text, const struct job_view *view)
 {
-    static const char *const names[] = {"forming", "running", "stopping", "closed"};
+    static const char *const names[] = {[ROUNDS_FORMING] = "forming",
+                                        [ROUNDS_RUNNING] = "running",
+                                        [ROUNDS_STOPPING] = "stopping",
+                                        [ROUNDS_PAUSING] = "pausing",
+                                        [ROUNDS_CLOSED] = "closed"};
     bool known = view->state.there && !view->state.bad;
     bool ok = put_head(text, "job_state", "gauge", "1 for the state that the job is in.");
     for (unsigned i = 0; i < sizeof names / sizeof *names && ok; i++)

@@ -321,6 +321,8 @@ static bool finish_when_drained(struct agent *agent)
     (void)DDPI_FAILPOINT("agent.report");
     uv_timer_stop(&agent->timer);
     outcome_report(agent);
+    if (agent->root_broken)
+        agent_report_failure(agent);
     bool well = agent->cause == AGENT_CAUSE_NONE;
     ddpi_sm_move(&agent->sm, AGENT_IDLE);
     if (agent->cause == AGENT_CAUSE_STUCK)

@@ -188,8 +188,8 @@ static void member_follow_seat(struct member *member, uint64_t now_ms)
 
 void member_seat(struct member *member, const struct ddp_round_seat *seat, uint64_t now_ms)
 {
-    if (member->seat.spare && !seat->spare)
-        member->waiting_since_ms = now_ms; /* a spare needed no seat until now */
+    if ((member->seat.spare || member->seat.pausing) && !seat->spare && !seat->pausing)
+        member->waiting_since_ms = now_ms; /* it needed no seat until now */
     member->seat = *seat;
     member->seat_void = false;
     member->lost_why[0] = '\0';
@@ -329,11 +329,12 @@ static uint64_t longest_wait_ms(const struct member *member)
     return member->join_timeout_ms + (left_out ? member->join_timeout_ms / 8 : 0);
 }
 
-/* A spare may wait for any time: the job runs without it. */
+/* A spare may wait for any time: the job runs without it. A pause ends by itself. */
 static bool wait_is_limited(const struct member *member)
 {
-    return !member->leaving && member->join_timeout_ms > 0 &&
-           (member->seat_void || member->seat.order != DDP_ROUND_WAIT || !member->seat.spare);
+    const struct ddp_round_seat *seat = &member->seat;
+    bool unlimited = seat->order == DDP_ROUND_WAIT && (seat->spare || seat->pausing);
+    return !member->leaving && member->join_timeout_ms > 0 && (member->seat_void || !unlimited);
 }
 
 uint64_t member_deadline(const struct member *member)

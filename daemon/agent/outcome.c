@@ -8,6 +8,7 @@
 #include "error.h"
 #include "error_file.h"
 #include "exit_codes.h"
+#include "hint.h"
 #include "mem.h"
 #include "report.h"
 #include "signames.h"
@@ -119,6 +120,8 @@ static void report_worker_failure(struct agent *agent)
     if (tail != NULL) {
         root.stderr_tail = tail;
         root.stderr_tail_len = stderr_tail(agent->root, tail);
+        agent->root_broken =
+            hint_broken_program(root.wait_status, root.stderr_tail, root.stderr_tail_len);
     }
     ddp_status status =
         error_file_read(agent->root->error_file, torch_exit_code(agent->root), &recorded, &error);
@@ -187,6 +190,7 @@ void outcome_failure(const struct agent *agent, struct ddp_round_failure *ret)
     ret->rank = root.rank;
     ret->exit_code = worker_proc_exit_code(agent->root);
     ret->ran_ms = root.ran_us / 1000;
+    ret->broken_program = agent->root_broken;
     int len = snprintf(ret->text, sizeof ret->text, "rank %u on %.60s failed: %s", root.rank,
                        agent->config->host, cause);
     char fault[160];

@@ -88,3 +88,38 @@ bool excerpt_find(const char *text, size_t len, const char *traceback, struct ex
     }
     return false;
 }
+
+static bool ends_like(const char *name, size_t len, const char *end)
+{
+    size_t end_len = strlen(end);
+    return len >= end_len && memcmp(name + len - end_len, end, end_len) == 0;
+}
+
+/* The length of the exception's name, with its module, at the begin of @line; 0: none is there. */
+static size_t exception_len(struct line line)
+{
+    size_t len = 0;
+    while (len < line.len &&
+           (isalnum((unsigned char)line.at[len]) || line.at[len] == '_' || line.at[len] == '.'))
+        len++;
+    bool whole = len == line.len || line.at[len] == ':';
+    bool is_one = ends_like(line.at, len, "Error") || ends_like(line.at, len, "Exception");
+    return whole && is_one ? len : 0;
+}
+
+bool excerpt_last_exception(const char *text, size_t len, struct excerpt *ret)
+{
+    bool found = false;
+    for (size_t from = 0; from < len;) {
+        struct line line = line_at(text, len, from), bare = without_rank(line);
+        size_t name_len = exception_len(bare);
+        from = line.next;
+        if (name_len == 0)
+            continue;
+        const char *dot = memrchr(bare.at, '.', name_len);
+        ret->to = (size_t)(bare.at - text) + name_len;
+        ret->from = (size_t)((dot != NULL ? dot + 1 : bare.at) - text);
+        found = true;
+    }
+    return found;
+}

@@ -1,5 +1,5 @@
 /*
- * excerpt.h - finds a worker's recorded traceback in its stderr. Pure.
+ * excerpt.h - finds in a worker's stderr what Python has written of its end. Pure.
  */
 #ifndef DAEMON_EXCERPT_H
 #define DAEMON_EXCERPT_H
@@ -19,5 +19,11 @@ struct excerpt {
  * PyTorch's "[rankN]: " before a line is ignored. false: not found.
  */
 bool excerpt_find(const char *text, size_t len, const char *traceback, struct excerpt *ret);
+
+/*
+ * Find the name of the last exception in @text, without its module: in "[rank1]: a.b.SomeError:
+ * why" that is "SomeError". false: there is none.
+ */
+bool excerpt_last_exception(const char *text, size_t len, struct excerpt *ret);
 
 #endif

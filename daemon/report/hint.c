@@ -4,6 +4,8 @@
  */
 #include "hint.h"
 
+#include "excerpt.h"
+
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -52,4 +54,18 @@ bool hint_add(int wait_status, const char *tail, size_t len, const char *interpr
             return false;
     }
     return true;
+}
+
+bool hint_broken_program(int wait_status, const char *tail, size_t len)
+{
+    static const char *const names[] = {"SyntaxError", "IndentationError", "TabError",
+                                        "ImportError", "ModuleNotFoundError"};
+    struct excerpt name;
+    if (!WIFEXITED(wait_status) || !excerpt_last_exception(tail, len, &name))
+        return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == name.to - name.from &&
+            memcmp(tail + name.from, names[i], name.to - name.from) == 0)
+            return true;
+    return false;
 }

@@ -14,4 +14,8 @@
 bool hint_add(int wait_status, const char *tail, size_t len, const char *interpreter,
               struct ddpi_buf *out);
 
+/* Whether a worker that ended with @wait_status, and wrote @tail, is a program of Python that
+ * cannot run as it is: its last exception was an error of syntax, or an import that failed. */
+bool hint_broken_program(int wait_status, const char *tail, size_t len);
+
 #endif

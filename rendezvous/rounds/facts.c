@@ -127,6 +127,8 @@ static ddp_status member_create(struct ddpi_rounds *rounds, uint64_t id,
                                                        strlen(member->says.name)) != NULL;
     member->quarantined = !member->late && ddpi_rounds_in_quarantine(rounds, member->says.name);
     member_agree(rounds, member);
+    if (!member->refused)
+        rounds->resume_ms = 0; /* with this one it may not fail again */
     ddpi_list_append(&rounds->members, &member->of_job);
     ddpi_list_init(&member->of_news);
     *ret = member;
@@ -333,7 +335,7 @@ static void forget_verdict(struct ddpi_rounds *rounds)
     rounds->exit_code = 0;
     ddpi_rounds_say(rounds->reason, "%s", "");
     rounds->root = rounds->before = (struct round_failure){0};
-    rounds->of_worker = rounds->of_node = (struct round_streak){0};
+    memset(rounds->streaks, 0, sizeof rounds->streaks);
     memset(&rounds->departed, 0, sizeof rounds->departed);
     rounds->recovering = false;
     rounds->quiet_ms = rounds->seated_ms = rounds->running_ms = 0;
@@ -390,7 +392,8 @@ void ddpi_rounds_summary(const struct ddpi_rounds *rounds, struct ddpi_rounds_su
 
 void ddpi_rounds_restore(struct ddpi_rounds *rounds, const struct ddpi_rounds_summary *summary)
 {
-    static const enum ddpi_rounds_state way[] = {ROUNDS_RUNNING, ROUNDS_STOPPING, ROUNDS_CLOSED};
+    static const enum ddpi_rounds_state way[] = {ROUNDS_RUNNING, ROUNDS_STOPPING, ROUNDS_PAUSING,
+                                                 ROUNDS_CLOSED};
     for (size_t i = 0; i < sizeof way / sizeof *way && way[i] <= summary->state; i++)
         ddpi_sm_move(&rounds->sm, way[i]);
     rounds->generation = summary->generation;

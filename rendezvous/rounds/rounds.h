@@ -4,9 +4,14 @@
  * conclusions; no descriptor, clock, log or key inside.
  *
  *     FORMING --seats given--> RUNNING --a reason to stop--> STOPPING --all is quiet--> FORMING
- *        |                        |                             |
- *        |                        +--all done, nothing to stop--+--verdict--> CLOSED
+ *        |                        |                             |                         ^
+ *        |                        |        failed again and again, quickly --> PAUSING ---+
+ *        |                        |                             |                 |
+ *        |                        +--all done, nothing to stop--+--verdict--> CLOSED <-- stop
  *        +--verdict-----------------------------------------------------------^
+ *
+ * PAUSING lasts for a time that grows with the failures (crash_loop.c). A member that comes, or too
+ * few that are left, end it early. A server that starts again does not go on with a pause.
  *
  * A member that comes when the job is CLOSED waits. When all earlier members are gone, the machine
  * is FORMING again, as a new job of the members that have waited. Only the numbers of generations
@@ -44,7 +49,9 @@
 #define DDPI_ROUNDS_STATES(X)                                                                   \
     X(ROUNDS, FORMING, DDPI_SM_TO(ROUNDS_RUNNING) | DDPI_SM_TO(ROUNDS_CLOSED), DDPI_SM_INITIAL) \
     X(ROUNDS, RUNNING, DDPI_SM_TO(ROUNDS_STOPPING) | DDPI_SM_TO(ROUNDS_CLOSED), 0)              \
-    X(ROUNDS, STOPPING, DDPI_SM_TO(ROUNDS_FORMING) | DDPI_SM_TO(ROUNDS_CLOSED), 0)              \
+    X(ROUNDS, STOPPING,                                                                         \
+      DDPI_SM_TO(ROUNDS_FORMING) | DDPI_SM_TO(ROUNDS_PAUSING) | DDPI_SM_TO(ROUNDS_CLOSED), 0)   \
+    X(ROUNDS, PAUSING, DDPI_SM_TO(ROUNDS_FORMING) | DDPI_SM_TO(ROUNDS_CLOSED), 0)               \
     X(ROUNDS, CLOSED, DDPI_SM_TO(ROUNDS_FORMING), 0)
 
 DDPI_SM_DECLARE(ddpi_rounds, DDPI_ROUNDS_STATES);

@@ -55,9 +55,18 @@ struct round_failure {
     struct ddp_round_failure record;
 };
 
+/* What failures in a row have in common; which of many workers fails first may be chance. */
+enum round_pattern {
+    ROUND_SAME_WORKER, /* the rank and the exit code */
+    ROUND_SAME_NODE,   /* the node, one of several */
+    ROUND_SAME_CODE,   /* the exit code */
+    ROUND_PATTERNS
+};
+
 /* Failures in a row that are alike, each soon after the start of the workers. */
 struct round_streak {
     uint32_t times;
+    uint64_t since_ms;   /* when the first of them was judged */
     uint64_t longest_ms; /* the longest that one of the workers had run */
 };
 
@@ -102,10 +111,11 @@ struct ddpi_rounds {
     bool closing;
     int32_t exit_code; /* -1: of a failure whose exit code is not known yet */
 
-    struct round_failure root;     /* the first failure of the latest generation */
-    struct round_failure before;   /* the root of the last generation that failed */
-    struct round_streak of_worker; /* the same rank and exit code */
-    struct round_streak of_node;   /* the same node, of several */
+    struct round_failure root;   /* the first failure of the latest generation */
+    struct round_failure before; /* the root of the last generation that failed */
+    struct round_streak streaks[ROUND_PATTERNS];
+    uint64_t pause_ms;  /* before the next generation; 0: none */
+    uint64_t resume_ms; /* PAUSING: when that is over */
 
     struct {
         char node[DDP_ROUND_NAME_SIZE]; /* "": none since the latest generation began */
@@ -167,6 +177,18 @@ bool ddpi_rounds_why_left_out(const struct ddpi_rounds *rounds, const struct rou
                               char *text);
 /* Appends to @text, of that size, "; left out: " and which nodes are, and why; or nothing. */
 void ddpi_rounds_say_left_out(const struct ddpi_rounds *rounds, char *text);
+
+/* --- crash_loop.c: failures in a row that are alike --- */
+
+/* Counts the failure that has stopped the generation among those that are like it. By now its exit
+ * code is known, if it ever will be. */
+void ddpi_rounds_count_failure(struct ddpi_rounds *rounds, uint64_t now_ms);
+/* Whether that failure would come again, however often the workers are started. */
+bool ddpi_rounds_in_crash_loop(const struct ddpi_rounds *rounds, uint64_t now_ms);
+/* How long to wait before they are; 0: not at all. */
+uint64_t ddpi_rounds_pause_ms(const struct ddpi_rounds *rounds);
+/* What has failed how often, and @what_follows, into @text of DDP_ROUND_TEXT_SIZE. */
+void ddpi_rounds_say_loop(const struct ddpi_rounds *rounds, char *text, const char *what_follows);
 
 /* --- facts.c: members, and the facts noted about them --- */
 

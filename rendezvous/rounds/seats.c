@@ -9,6 +9,7 @@
 #include "exit_codes.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -327,6 +328,14 @@ static void say_closed(const struct ddpi_rounds *rounds, char *text)
                     left, left == 1 ? "" : "s");
 }
 
+static void say_pausing(const struct ddpi_rounds *rounds, char *text)
+{
+    char what_follows[64];
+    (void)snprintf(what_follows, sizeof what_follows, "the next restart follows in %.3g s",
+                   (double)rounds->pause_ms / 1000);
+    ddpi_rounds_say_loop(rounds, text, what_follows);
+}
+
 /* What members without a seat are waiting for. */
 static void say_waiting(const struct ddpi_rounds *rounds, char *text)
 {
@@ -340,6 +349,9 @@ static void say_waiting(const struct ddpi_rounds *rounds, char *text)
     case ROUNDS_STOPPING:
         ddpi_rounds_say(text, "generation %llu is being stopped",
                         (unsigned long long)rounds->generation);
+        break;
+    case ROUNDS_PAUSING:
+        say_pausing(rounds, text);
         break;
     case ROUNDS_CLOSED:
         say_closed(rounds, text);
@@ -384,7 +396,7 @@ static void compute_seat(const struct ddpi_rounds *rounds, const struct round_me
     ddpi_rounds_copy_seat(seat, &member->seat);
     if (seat->order == DDP_ROUND_END)
         return;
-    seat->left_out = false;
+    seat->left_out = seat->pausing = false;
     if (member->refused) {
         char which[DDP_ROUND_TEXT_SIZE];
         (void)ddpi_rounds_terms_differ(&rounds->terms, &member->says.terms, which);
@@ -398,17 +410,20 @@ static void compute_seat(const struct ddpi_rounds *rounds, const struct round_me
     } else if (member->seated && state == ROUNDS_STOPPING) {
         order_stop(seat, rounds->generation, rounds->failed, rounds->reason);
     } else if (!member->seated) {
+        bool kept = state == ROUNDS_STOPPING || state == ROUNDS_PAUSING;
+        bool spare = state == ROUNDS_RUNNING || (kept && member->seat.spare);
         memset(seat, 0, sizeof *seat);
-        seat->spare = state == ROUNDS_RUNNING || (state == ROUNDS_STOPPING && member->seat.spare);
+        seat->spare = spare;
         ddpi_rounds_say(seat->text, "%s", waiting);
         if (busy) /* with workers of a generation that this job does not know */
             order_stop(seat, member->says.generation, true, "this node has no seat");
-    } else if (state == ROUNDS_FORMING) {
+    } else if (state == ROUNDS_FORMING || state == ROUNDS_PAUSING) {
         seat->order = DDP_ROUND_WAIT;
         seat->failed = seat->spare = false;
         ddpi_rounds_say(seat->text, "%s", waiting);
     }
     seat->check = member->check;
+    seat->pausing = seat->order == DDP_ROUND_WAIT && state == ROUNDS_PAUSING;
     if (seat->order == DDP_ROUND_WAIT)
         say_own_reason(rounds, member, seat);
 }

@@ -9,8 +9,7 @@
 #include <string.h>
 
 enum {
-    CRASH_LOOP_MS = 10 * 1000, /* a worker that ran for longer has not failed at its start */
-    PROVEN_MS = 10 * 1000      /* a generation that ran for that long speaks for its nodes */
+    PROVEN_MS = 10 * 1000 /* a generation that ran for that long speaks for its nodes */
 };
 
 /* --- moves --- */
@@ -39,6 +38,7 @@ static void stop_generation(struct ddpi_rounds *rounds, bool failed, uint64_t no
     rounds->recovering = true;
     rounds->recovery_ms = now_ms;
     rounds->quiet_ms = rounds->seated_ms = rounds->running_ms = 0;
+    rounds->pause_ms = 0;
     enter_state(rounds, ROUNDS_STOPPING);
 }
 
@@ -216,68 +216,26 @@ static void conclude_running(struct ddpi_rounds *rounds, uint64_t now_ms)
 
 /* --- stopping --- */
 
-static void extend_streak(struct round_streak *streak, bool counts, bool alike, uint64_t ran_ms)
-{
-    if (!counts || !alike)
-        *streak = (struct round_streak){0};
-    if (!counts)
-        return;
-    streak->times++;
-    if (ran_ms > streak->longest_ms)
-        streak->longest_ms = ran_ms;
-}
-
-/* Counts the failure that has stopped the generation among the failures in a row that are like it.
- * By now its exit code is known, if it ever will be. */
-static void count_failure(struct ddpi_rounds *rounds)
-{
-    const struct ddp_round_failure *now = &rounds->root.record, *before = &rounds->before.record;
-    bool early = now->ran_ms < CRASH_LOOP_MS;
-    extend_streak(&rounds->of_worker, early && now->exit_code >= 0,
-                  now->rank == before->rank && now->exit_code == before->exit_code, now->ran_ms);
-    extend_streak(&rounds->of_node, early && rounds->nodes > 1,
-                  strcmp(rounds->root.node, rounds->before.node) == 0, now->ran_ms);
-    rounds->before = rounds->root;
-}
-
-/* Whether it would fail again; puts into rounds->reason why. */
-static bool crash_loop(struct ddpi_rounds *rounds)
-{
-    uint32_t enough = rounds->terms.crash_loop;
-    if (enough == 0)
-        return false;
-    const struct ddp_round_failure *failure = &rounds->root.record;
-    if (rounds->of_worker.times >= enough)
-        ddpi_rounds_say(rounds->reason,
-                        "rank %u on node %s has failed %u times in a row with exit code %d, each "
-                        "time within %.3g s of its start: it would fail again",
-                        failure->rank, rounds->root.node, rounds->of_worker.times,
-                        (int)failure->exit_code, (double)rounds->of_worker.longest_ms / 1000);
-    else if (rounds->of_node.times >= enough)
-        ddpi_rounds_say(rounds->reason,
-                        "workers on node %s have failed %u times in a row, each time within %.3g "
-                        "s of their start: they would fail again",
-                        rounds->root.node, rounds->of_node.times,
-                        (double)rounds->of_node.longest_ms / 1000);
-    else
-        return false;
-    return true;
-}
-
-static void judge_failure(struct ddpi_rounds *rounds)
+static void judge_failure(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
     bool final = rounds->root.known && rounds->root.record.final;
     rounds->judging = false;
     if (rounds->root.known)
-        count_failure(rounds);
+        ddpi_rounds_count_failure(rounds, now_ms);
     if (ddpi_rounds_assign_blame(rounds, rounds->root.known) && !final)
         return; /* the next generation goes on without that node: this is no restart */
-    if (rounds->root.known && !final && !rounds->wish.stop && crash_loop(rounds))
+    bool again = rounds->root.known && !final;
+    if (again && !rounds->wish.stop && ddpi_rounds_in_crash_loop(rounds, now_ms)) {
+        ddpi_rounds_say_loop(rounds, rounds->reason,
+                             rounds->root.record.broken_program ? "its program cannot run as it is"
+                                                                : "it would happen again");
         set_verdict(rounds, EXIT_CRASH_LOOP);
-    else if (final || rounds->restarts >= rounds->terms.max_restarts)
+    } else if (final || rounds->restarts >= rounds->terms.max_restarts) {
         set_verdict(rounds, rounds->exit_code);
-    else
+    } else {
         rounds->restarts++;
+        rounds->pause_ms = again ? ddpi_rounds_pause_ms(rounds) : 0;
+    }
 }
 
 /* A failure goes before a wish. */
@@ -297,6 +255,12 @@ static bool awaits_checks(const struct ddpi_rounds *rounds)
     return goes_on && rounds->count[ROUND_CHECKING] != 0;
 }
 
+static void enter_pausing(struct ddpi_rounds *rounds, uint64_t now_ms)
+{
+    rounds->resume_ms = now_ms + rounds->pause_ms;
+    enter_state(rounds, ROUNDS_PAUSING);
+}
+
 static void conclude_stopping(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
     heed_stop(rounds);
@@ -307,13 +271,27 @@ static void conclude_stopping(struct ddpi_rounds *rounds, uint64_t now_ms)
     if (awaits_checks(rounds))
         return;
     if (rounds->judging)
-        judge_failure(rounds);
+        judge_failure(rounds, now_ms);
     else
         (void)ddpi_rounds_assign_blame(rounds, false);
     heed_stop(rounds);
     if (rounds->closing)
         enter_closed(rounds);
+    else if (rounds->pause_ms != 0)
+        enter_pausing(rounds, now_ms);
     else
+        enter_state(rounds, ROUNDS_FORMING);
+}
+
+/* --- pausing --- */
+
+/* FORMING says what follows when too few members are left. */
+static void conclude_pausing(struct ddpi_rounds *rounds, uint64_t now_ms)
+{
+    heed_stop(rounds);
+    if (rounds->closing)
+        enter_closed(rounds);
+    else if (now_ms >= rounds->resume_ms || rounds->count[ROUND_WILLING] < ddpi_rounds_min(rounds))
         enter_state(rounds, ROUNDS_FORMING);
 }
 
@@ -334,6 +312,8 @@ static void continue_restored(struct ddpi_rounds *rounds)
 {
     rounds->restored = false;
     rounds->retell = true;
+    if (ddpi_rounds_state(rounds) == ROUNDS_PAUSING)
+        ddpi_sm_move(&rounds->sm, ROUNDS_FORMING);
     if (ddpi_rounds_state(rounds) == ROUNDS_FORMING && rounds->count[ROUND_ACTIVE] != 0)
         ddpi_sm_move(&rounds->sm, ROUNDS_RUNNING);
     bool stopped = false;
@@ -360,6 +340,7 @@ void ddpi_rounds_step(struct ddpi_rounds *rounds, uint64_t now_ms)
                                     uint64_t) = {[ROUNDS_FORMING] = conclude_forming,
                                                  [ROUNDS_RUNNING] = conclude_running,
                                                  [ROUNDS_STOPPING] = conclude_stopping,
+                                                 [ROUNDS_PAUSING] = conclude_pausing,
                                                  [ROUNDS_CLOSED] = conclude_closed};
     if (!rounds->stepped)
         rounds->born_ms = rounds->begun_ms = now_ms;
@@ -383,6 +364,7 @@ void ddpi_rounds_step(struct ddpi_rounds *rounds, uint64_t now_ms)
 uint64_t ddpi_rounds_deadline(const struct ddpi_rounds *rounds)
 {
     uint64_t seating = all_ready(rounds) ? seating_ms(rounds) : UINT64_MAX;
+    uint64_t next_ms = ddpi_rounds_state(rounds) == ROUNDS_PAUSING ? rounds->resume_ms : seating;
     uint64_t refresh_ms = rounds->stale ? rounds->refresh_ms : UINT64_MAX;
-    return seating < refresh_ms ? seating : refresh_ms;
+    return next_ms < refresh_ms ? next_ms : refresh_ms;
 }

@@ -88,6 +88,7 @@ void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_sea
     to->role_world_size = from->role_world_size;
     to->most_workers = from->most_workers;
     to->left_out = from->left_out;
+    to->pausing = from->pausing;
     to->check = from->check;
     to->master_port = from->master_port;
     ddpi_rounds_say(to->master_address, "%s", from->master_address);

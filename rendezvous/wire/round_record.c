@@ -67,11 +67,9 @@ static const char *const orders[] = {[DDP_ROUND_WAIT] = "wait",
                                      [DDP_ROUND_STOP] = "stop",
                                      [DDP_ROUND_END] = "end",
                                      NULL};
-static const char *const states[] = {[ROUNDS_FORMING] = "forming",
-                                     [ROUNDS_RUNNING] = "running",
-                                     [ROUNDS_STOPPING] = "stopping",
-                                     [ROUNDS_CLOSED] = "closed",
-                                     NULL};
+static const char *const states[] = {
+    [ROUNDS_FORMING] = "forming", [ROUNDS_RUNNING] = "running", [ROUNDS_STOPPING] = "stopping",
+    [ROUNDS_PAUSING] = "pausing", [ROUNDS_CLOSED] = "closed",   NULL};
 
 #define TERMS_OF(type, least)                                               \
     NUMBER_OF(type, "min_nodes", terms.min_nodes, least, UINT32_MAX),       \
@@ -110,6 +108,7 @@ static const struct field member_fields[] = {
     NEWER_NUMBER_OF(MEMBER, "checks", checks, UINT32_MAX),
     NEWER_NUMBER_OF(MEMBER, "quarantine", terms.quarantine, UINT32_MAX),
     NEWER_TEXT_OF(MEMBER, "command", command),
+    NEWER_WORD_OF(MEMBER, "failure_program", failure.broken_program, no_yes),
 };
 
 static const struct field seat_fields[] = {
@@ -131,6 +130,7 @@ static const struct field seat_fields[] = {
     NEWER_NUMBER_OF(SEAT, "most_workers", most_workers, UINT32_MAX),
     NEWER_WORD_OF(SEAT, "left_out", left_out, no_yes),
     NEWER_NUMBER_OF(SEAT, "check", check, UINT32_MAX),
+    NEWER_WORD_OF(SEAT, "pausing", pausing, no_yes),
 };
 
 static const struct field summary_fields[] = {

@@ -154,11 +154,19 @@ class Deaths(GoesOn):
         self.assertEqual(len(next_line), 4, next_line.keys())
 
     def test_crash_loop(self):
-        job = self.cluster('2', '--max-restarts=100', mode=['crash'], at_least=5)
+        job = self.cluster('2', '--max-restarts=100', mode=['broken'], at_least=5)
         for node in TRIO[:2]:
             job.start(node)
         for node in TRIO[:2]:
-            job.expect(node, CRASH_LOOP, 'has failed 5 times in a row with exit code 3')
+            job.expect(node, CRASH_LOOP, 'failed 5 times in a row with exit code 3')
+
+    def test_all_nodes_pause_together(self):
+        job = self.cluster('2', '--max-restarts=2', mode=['crash'], at_least=3)
+        for node in TRIO[:2]:
+            job.start(node)
+        for node in TRIO[:2]:
+            job.expect(node, 3, 'failed 2 times in a row with exit code 3', 'the next restart follows in 0.5 s',
+                       'restart 2 of 2')
 
     def test_restart_storm(self):
         """Workers die at random moments, also while others are being started."""

@@ -134,7 +134,8 @@ void rounds_fail(struct rounds_fixture *fixture, unsigned id, int exit_code, uin
                                         .rank = fixture->seat[id].first_rank,
                                         .exit_code = exit_code,
                                         .ran_ms = ran_ms,
-                                        .final = fixture->says[id].failure.final};
+                                        .final = fixture->says[id].failure.final,
+                                        .broken_program = fixture->says[id].failure.broken_program};
     (void)snprintf(failure.text, sizeof failure.text, "rank %u on node %s failed: %d", failure.rank,
                    fixture->says[id].name, exit_code);
     fixture->says[id].failure = failure;

@@ -140,6 +140,8 @@ struct sim {
     bool again;                    /* nodes come back to a job that is over */
     bool renewed;                  /* and one of those has begun, maybe without some */
     bool checks;                   /* nodes are checked, and may become unfit */
+    bool quick;                    /* workers fail soon after their start, again and again, */
+    bool broken_program;           /* and say that their program cannot run */
     unsigned quarantines;
     unsigned failures; /* of workers, to be judged as such */
     unsigned generations;

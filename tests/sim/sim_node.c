@@ -148,6 +148,9 @@ static void on_start(void *ctx, const struct ddp_round_seat *seat)
     node->failed_once = false;
     check_promises(node);
     sim_post(sim, 5 + sim_random(sim, 100), SIM_STARTED, node->index, node->run_stamp);
+    if (sim->quick && node->first_rank == 0 && sim->now_ms < sim->faults_end_ms &&
+        sim_random(sim, 8) != 0)
+        sim_post(sim, 1 + sim_random(sim, 200), SIM_FAILED, node->index, node->run_stamp);
     if (sim->finishing)
         sim_post(sim, 2000 + sim_random(sim, 3000), SIM_ENDED_WELL, node->index, node->run_stamp);
 }
@@ -219,7 +222,8 @@ static void worker_fails(struct sim_node *node, bool by_itself)
     struct ddp_round_failure failure = {.generation = node->runs,
                                         .rank = node->first_rank,
                                         .exit_code = known ? 5 : -1,
-                                        .ran_ms = 20000};
+                                        .ran_ms = node->sim->quick ? 50 : 20000,
+                                        .broken_program = node->sim->broken_program};
     (void)snprintf(failure.text, sizeof failure.text, "rank %u has failed", failure.rank);
     sim_trace(node->sim, "node %u: a worker of generation %d fails", node->index, (int)node->runs);
     bool first = by_itself && !node->failed_once;

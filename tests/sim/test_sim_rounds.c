@@ -6,7 +6,8 @@
  *
  * DDPRUN_SIM_RUNS=N runs so many, from the seed DDPRUN_SIM_SEED on; DDPRUN_SIM_TRACE=1 tells what
  * happens. In some jobs nodes become unfit, or are left out after failures: these have no seat,
- * cost no restart, and the others go on. What is printed of a failure is enough to see it again.
+ * cost no restart, and the others go on. In some, workers fail soon after each start: restarts come
+ * after pauses. What is printed of a failure is enough to see it again.
  */
 #include "check_main.h"
 #include "parse.h"
@@ -46,6 +47,10 @@ static void begin(struct sim *sim, uint64_t seed, bool trace)
     sim->terms.join = (enum ddp_round_join)sim_random(sim, 3);
     static const uint32_t quarantines[] = {0, 0, 1, 2};
     sim->terms.quarantine = quarantines[sim_random(sim, 4)];
+    static const uint32_t crash_loops[] = {0, 2, 4};
+    sim->terms.crash_loop = crash_loops[sim_random(sim, 3)];
+    sim->quick = sim->terms.max_restarts != 0 && sim_random(sim, 3) == 0;
+    sim->broken_program = sim->quick && sim_random(sim, 4) == 0;
     sim->checks = sim_random(sim, 2) == 0;
     sim->finishing = sim_random(sim, 4) == 0;
     sim->again = sim_random(sim, 2) == 0;
@@ -89,6 +94,8 @@ static void check_over(struct sim *sim, const struct ddpi_rounds_summary *summar
                  ((summary->exit_code == 5 || summary->exit_code == 1) &&
                   sim->failures > summary->restarts + sim->quarantines &&
                   summary->restarts == sim->terms.max_restarts) ||
+                 (summary->exit_code == 93 && sim->broken_program && sim->terms.crash_loop != 0 &&
+                  sim->failures >= sim->terms.crash_loop) ||
                  (summary->exit_code == 130 && sim->left) ||
                  (summary->exit_code == 143 && sim->drained);
     if (!legal)

@@ -76,12 +76,51 @@ START_TEST(anything_else_is_not_it)
 }
 END_TEST
 
+static void last_is(const char *text, const char *name)
+{
+    struct excerpt found;
+    ck_assert(excerpt_last_exception(text, strlen(text), &found));
+    ck_assert_uint_eq(found.to - found.from, strlen(name));
+    ck_assert_int_eq(memcmp(text + found.from, name, strlen(name)), 0);
+}
+
+START_TEST(the_last_exception)
+{
+    last_is(RECORDED, "ValueError");
+    last_is(RECORDED "\nDuring handling of the above:\n\n" HEADING "  File\nImportError: no\n",
+            "ImportError");
+    last_is("w\n[rank3]: json.decoder.JSONDecodeError: Expecting value\n[rank3]:\nbye\n",
+            "JSONDecodeError");
+    last_is("KeyError", "KeyError");
+    last_is("a_1.MyException: x", "MyException");
+}
+END_TEST
+
+START_TEST(what_is_no_exception)
+{
+    static const char *const texts[] = {"",
+                                        "\n\n",
+                                        "  KeyError: 1\n",
+                                        "a KeyError: 1\n",
+                                        "KeyError 1\n",
+                                        "Errors: 1\n",
+                                        "[rank0]  KeyError: 1\n",
+                                        "Error-1: x\n"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct excerpt found;
+        ck_assert_msg(!excerpt_last_exception(texts[i], strlen(texts[i]), &found), "'%s'",
+                      texts[i]);
+    }
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("excerpt");
     TCase *tcase = tcase_create("excerpt");
     ADD_TESTS(tcase, as_it_is, with_the_frames_outside_the_decorator,
-              of_several_the_heading_is_its_own, behind_pytorchs_rank, anything_else_is_not_it);
+              of_several_the_heading_is_its_own, behind_pytorchs_rank, anything_else_is_not_it,
+              the_last_exception, what_is_no_exception);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -376,11 +376,13 @@ START_TEST(giving_up)
 }
 END_TEST
 
+/* So does a member whose job pauses before a restart. */
 START_TEST(a_spare_waits_without_limit)
 {
     setup();
-    struct ddp_round_seat spare = {.order = DDP_ROUND_WAIT, .spare = true};
-    member_seat(&member, &spare, 1010);
+    const struct ddp_round_seat unlimited[] = {{.order = DDP_ROUND_WAIT, .spare = true},
+                                               {.order = DDP_ROUND_WAIT, .pausing = true}};
+    member_seat(&member, &unlimited[_i], 1010);
     ck_assert_uint_eq(member_deadline(&member), UINT64_MAX);
     seat(DDP_ROUND_WAIT, 0, 1020);
     ck_assert_uint_eq(member_deadline(&member), 1020 + JOIN_TIMEOUT);
@@ -559,7 +561,8 @@ Suite *test_suite(void)
               a_finished_node_runs_again, the_fence, a_node_that_was_stopped_fences_at_once,
               fences_while_workers_end, a_seat_that_is_read_late_waits_for_an_answer,
               given_up_by_the_server, refused_until_the_time_is_up, leaving, giving_up,
-              a_spare_waits_without_limit, without_a_store_nothing_is_fenced);
+              without_a_store_nothing_is_fenced);
+    tcase_add_loop_test(tcase, a_spare_waits_without_limit, 0, 2);
     tcase_add_loop_test(tcase, a_node_is_checked_before_each_generation, 0, 2);
     tcase_add_test(tcase, workers_that_ended_well_are_followed_by_a_check);
     tcase_add_loop_test(tcase, a_sick_node_waits_until_it_is_admitted, 0, 2);

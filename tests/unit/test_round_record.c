@@ -31,7 +31,8 @@ static const struct ddp_round_member a_member = {
                 .exit_code = -1,
                 .ran_ms = 123456789012,
                 .final = true,
-                .text = "rank 11 on node3: killed by signal 9 (\xc3\xbc)"},
+                .text = "rank 11 on node3: killed by signal 9 (\xc3\xbc)",
+                .broken_program = true},
     .leaving = true,
     .fenced = true,
     .role = "a trainer",
@@ -57,7 +58,8 @@ static const struct ddp_round_seat a_seat = {.order = DDP_ROUND_STOP,
                                              .role_world_size = 12,
                                              .most_workers = 7,
                                              .left_out = true,
-                                             .check = 5};
+                                             .check = 5,
+                                             .pausing = true};
 
 static const struct ddpi_rounds_summary a_summary = {.state = ROUNDS_STOPPING,
                                                      .generation = 9,
@@ -171,7 +173,7 @@ START_TEST(each_field_has_its_place)
     ck_assert(got.fenced);
     ck_assert(got.failure.generation == 6 && got.failure.rank == 11);
     ck_assert(got.failure.exit_code == -1 && got.failure.ran_ms == 123456789012);
-    ck_assert(got.failure.final);
+    ck_assert(got.failure.final && got.failure.broken_program);
     ck_assert_str_eq(got.failure.text, a_member.failure.text);
     ck_assert_str_eq(got.role, "a trainer");
     ck_assert_str_eq(got.sick, a_member.sick);
@@ -190,7 +192,7 @@ START_TEST(each_field_has_its_place)
     ck_assert_str_eq(seat.text, "node a is lost");
     ck_assert(seat.role_first_rank == 4 && seat.role_world_size == 12);
     ck_assert_uint_eq(seat.most_workers, 7);
-    ck_assert(seat.left_out && seat.check == 5);
+    ck_assert(seat.left_out && seat.check == 5 && seat.pausing);
     free(text);
     text = written(2);
     struct ddpi_rounds_summary sum;

@@ -378,11 +378,12 @@ START_TEST(a_crash_loop_is_found_all_the_same)
     at.terms.crash_loop = 3;
     at.terms.max_restarts = 9;
     run_four();
+    at.says[0].failure.broken_program = at.says[1].failure.broken_program = true;
     fail_after(0, 10);
     fail_after(0, 10);
     assert_runs(3, 3, 1);
     fail_after(1, 10);
-    rounds_assert_closed(&at, 93, "rank 0 on node b has failed 3 times in a row");
+    rounds_assert_closed(&at, 93, "rank 0 on node b failed 3 times in a row");
 }
 END_TEST
 

@@ -1,6 +1,5 @@
 /*
- * test_rounds_wish.c - the round machine and what users want of it, crash loops, and a server that
- * starts again.
+ * test_rounds_wish.c - the round machine and what users want of it, and a server that starts again.
  */
 #include "check_main.h"
 #include "failmem.h"
@@ -123,15 +122,7 @@ START_TEST(terms_must_agree)
 }
 END_TEST
 
-/* --- crash loops --- */
-
-static void fail_and_form(unsigned id, int exit_code, uint64_t ran_ms)
-{
-    rounds_fail(&at, id, exit_code, ran_ms);
-    rounds_obey(&at, 3); /* quiet */
-    if (rounds_summary(&at).state == ROUNDS_RUNNING)
-        rounds_obey(&at, 3);
-}
+/* --- roles and commands --- */
 
 static void seated_in_role(unsigned id, uint32_t first, uint32_t size)
 {
@@ -192,53 +183,6 @@ START_TEST(nodes_with_different_commands_are_told)
         rounds_fail(&at, 0, 3, 60000);
         rounds_obey(&at, 7);
     }
-}
-END_TEST
-
-START_TEST(one_worker_that_fails_again_and_again)
-{
-    at.terms.max_restarts = 10;
-    at.terms.crash_loop = 3;
-    rounds_run(&at, 3, abc);
-    fail_and_form(1, 1, 1200);
-    fail_and_form(1, 1, 20000); /* it has worked for a while: the row is broken */
-    fail_and_form(1, 1, 1200);
-    fail_and_form(1, 1, 300);
-    rounds_assert_state(&at, ROUNDS_RUNNING);
-    rounds_fail(&at, 1, -1, 200); /* known only later */
-    rounds_fail(&at, 1, 1, 200);
-    rounds_obey(&at, 3);
-    rounds_assert_closed(&at, 93,
-                         "rank 2 on node b has failed 3 times in a row with exit code 1, each time "
-                         "within 1.2 s of its start: it would fail again");
-    ck_assert_uint_eq(rounds_summary(&at).restarts, 4);
-}
-END_TEST
-
-START_TEST(one_node_that_fails_again_and_again)
-{
-    at.terms.max_restarts = 10;
-    at.terms.crash_loop = 3;
-    rounds_run(&at, 3, abc);
-    fail_and_form(0, 4, 100);
-    fail_and_form(1, 1, 1000);
-    fail_and_form(1, 2, 100);
-    rounds_assert_state(&at, ROUNDS_RUNNING);
-    fail_and_form(1, 3, 500);
-    rounds_assert_closed(&at, 93,
-                         "workers on node b have failed 3 times in a row, each time within 1 s");
-}
-END_TEST
-
-START_TEST(one_node_alone_is_no_pattern)
-{
-    at.terms = (struct ddp_round_terms){1, 1, 10, 0, 0, 2, DDP_ROUND_JOIN_NOW, 0};
-    rounds_run(&at, 1, abc);
-    fail_and_form(0, 4, 100);
-    fail_and_form(0, 5, 100);
-    rounds_assert_state(&at, ROUNDS_RUNNING);
-    fail_and_form(0, 5, 100);
-    rounds_assert_closed(&at, 93, "rank 0 on node a has failed 2 times in a row with exit code 5");
 }
 END_TEST
 
@@ -382,12 +326,15 @@ static void close_and_queue(void)
     at.terms.max_restarts = 1;
     at.terms.crash_loop = 2;
     rounds_run(&at, 2, abc);
-    fail_and_form(1, 3, 100);
+    at.says[1].failure.broken_program = true;
+    rounds_fail(&at, 1, 3, 100);
+    rounds_obey(&at, 2);
+    rounds_obey(&at, 2);
     ddpi_rounds_wish(at.rounds, &(struct ddpi_rounds_wish){.max_nodes = 2});
     ck_assert_int_eq(ddpi_rounds_drain(at.rounds, "e", true), DDP_OK);
     rounds_fail(&at, 1, 3, 100);
     rounds_obey(&at, 2);
-    rounds_assert_closed(&at, 93, "would fail again");
+    rounds_assert_closed(&at, 93, "cannot run as it is");
     ddpi_rounds_wish(at.rounds, &(struct ddpi_rounds_wish){.stop = true, .max_nodes = 2});
     rounds_step_after(&at, 1000);
     at.terms.max_restarts = 5;
@@ -409,7 +356,7 @@ START_TEST(who_comes_too_late_waits_for_the_next)
                            "waiting for the last 2 nodes of the job before this one to leave");
         ck_assert(!at.seat[id].spare);
     }
-    rounds_assert_closed(&at, 93, "would fail again");
+    rounds_assert_closed(&at, 93, "cannot run as it is");
     rounds_gone(&at, 0);
     rounds_step_after(&at, 1000);
     rounds_assert_seat(&at, 2, DDP_ROUND_WAIT, "the last 1 node of");
@@ -530,8 +477,7 @@ Suite *test_suite(void)
     ADD_TESTS(tcase, drained_nodes_go_and_may_come_back, drained_below_the_minimum_ends_the_job,
               a_drained_node_that_is_done_stops_nobody, the_job_is_scaled, terms_must_agree,
               ranks_are_counted_in_each_role, nodes_with_different_commands_are_told,
-              one_worker_that_fails_again_and_again, one_node_that_fails_again_and_again,
-              one_node_alone_is_no_pattern, a_recovery_is_timed, a_server_that_starts_again_goes_on,
+              a_recovery_is_timed, a_server_that_starts_again_goes_on,
               an_exit_code_may_come_after_a_restart, whoever_was_lost_meanwhile_is_missed,
               the_next_knows_what_has_ended, a_next_job_that_was_stored_by_halves,
               memory_may_be_short);

@@ -43,7 +43,9 @@ struct ddp_round_terms {
     uint32_t max_restarts; /* of the whole job, after failures of workers */
     uint32_t settle_ms;    /* how long to wait for more nodes once min_nodes have joined */
     uint32_t lease_ms;     /* as passed to ddp_round_join(); 0: members are never lost by silence */
-    uint32_t crash_loop;   /* end the job after this many failures of one pattern; 0: never */
+    /* End the job after this many failures of one pattern, if that has lasted; before, restarts
+     * come after pauses that grow; 0: neither. */
+    uint32_t crash_loop;
     enum ddp_round_join join;
     /* Leave a node out that was the first cause of this many failures in a row; 0: never. */
     uint32_t quarantine;
@@ -57,6 +59,7 @@ struct ddp_round_failure {
     uint64_t ran_ms;   /* how long it ran */
     bool final;        /* a restart cannot help */
     char text[DDP_ROUND_TEXT_SIZE]; /* a sentence: which worker, where, how */
+    bool broken_program; /* its text cannot run, or not without a module that is not there */
 };
 
 /* The state of a member's workers. */
@@ -122,6 +125,7 @@ struct ddp_round_seat {
     uint32_t role_world_size;
     uint32_t most_workers; /* of one member; 0 from a server that does not tell */
     bool left_out;         /* WAIT: it gets no seat until a user admits it; @text says why */
+    bool pausing; /* WAIT: the next generation begins after a pause, which @text tells of */
     /* WAIT: a user has admitted the node: if its own number of checks is lower, it must find out
      * again whether it is fit. */
     uint32_t check;

@@ -9,6 +9,7 @@
  * when there is DIR/end, and with code 7 when there is DIR/fail-GENERATION-RANK. MODE:
  *
  *     crash     rank 0 exits with code 3 at once
+ *     broken    the same, with the words of a program of Python that lacks a module
  *     fork      leaves two children behind, one of them in a session of its own
  *     deaf      ignores SIGTERM
  *     headless  its first thread ends, and another one goes on: the kernel shows it as a zombie
@@ -171,6 +172,10 @@ int main(int argc, char **argv)
     life.dir = argv[1];
     life.mode = mode;
     begin(&life.record, argv[1]);
+    if (strcmp(mode, "broken") == 0 && strcmp(life.record.rank, "0") == 0) {
+        fputs("ModuleNotFoundError: No module named 'x'\n", stderr);
+        return 3;
+    }
     if (strcmp(mode, "crash") == 0 && strcmp(life.record.rank, "0") == 0)
         return 3;
     if (strcmp(mode, "fork") == 0)
