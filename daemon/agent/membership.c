@@ -277,7 +277,25 @@ static void log_waiting(struct membership *membership, const struct ddp_round_se
                    membership->agent.config->run_id, membership->member.says.name);
         return;
     }
-    logmux_say(&membership->agent.mux, "%s", seat->text);
+    const struct agent_config *config = membership->agent.config;
+    if (seat->pausing || !several_nodes(membership))
+        logmux_say(&membership->agent.mux, "%s", seat->text);
+    else
+        logmux_say(&membership->agent.mux, "%s (job '%s' at %s)", seat->text, config->run_id,
+                   config->store);
+}
+
+static void log_notice(struct membership *membership, const struct ddp_round_seat *seat)
+{
+    const size_t most = sizeof membership->notices / sizeof *membership->notices;
+    if (seat->order != DDP_ROUND_WAIT || seat->notice[0] == '\0' ||
+        membership->notice_count == most)
+        return;
+    for (unsigned i = 0; i < membership->notice_count; i++)
+        if (strcmp(membership->notices[i], seat->notice) == 0)
+            return;
+    memcpy(membership->notices[membership->notice_count++], seat->notice, sizeof seat->notice);
+    logmux_say(&membership->agent.mux, "%s", seat->notice);
 }
 
 /* The generation that this node ran last ends because of a failure on another node. */
@@ -290,6 +308,7 @@ static bool reports_failure(const struct membership *membership, const struct dd
 void membership_seat(struct membership *membership, const struct ddp_round_seat *seat)
 {
     log_waiting(membership, seat);
+    log_notice(membership, seat);
     if (seat->order == DDP_ROUND_WAIT)
         agent_wait(&membership->agent);
     if (reports_failure(membership, seat))

@@ -33,6 +33,9 @@ struct membership {
     uv_timer_t status_timer;            /* runs while a changed status is not published yet */
     char reported[DDP_ROUND_TEXT_SIZE]; /* the failure of this node, as reported by the agent */
     char waiting[DDP_ROUND_TEXT_SIZE];  /* the last logged reason for waiting */
+    /* The notices that were logged; a node that comes and is refused all the time fills no log. */
+    char notices[4][DDP_ROUND_TEXT_SIZE];
+    unsigned notice_count;
     char other_command[DDP_ROUND_TEXT_SIZE]; /* the last logged node with another command */
 };
 

@@ -26,6 +26,7 @@ struct round_job {
     uint64_t deadline_ms;
     bool fed;             /* since the last step */
     bool changed;         /* in this step */
+    bool introduced;      /* it has waited, and been compared with other jobs that wait */
     bool store_is_master; /* some member has no port at which its workers could meet */
     char name[DDPI_JOB_MAX + 1];
 };

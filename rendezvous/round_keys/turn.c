@@ -13,6 +13,7 @@
 #include "round_keys_impl.h"
 #include "round_record.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { NOTED_MAX = 64 * 1024 * 1024 };
@@ -146,6 +147,35 @@ static void job_step(struct round_job *job, uint64_t now_ms)
         job_over(job);
 }
 
+/* --- jobs that wait beside each other --- */
+
+static void tell_of_job(struct round_job *job, const struct round_job *other, uint64_t now_ms)
+{
+    char text[DDP_ROUND_TEXT_SIZE];
+    snprintf(text, sizeof text, "node %s waits at this store for job '%s', and not for this one",
+             ddpi_rounds_waiting_node(other->rounds), other->name);
+    ddpi_rounds_hear(job->rounds, text);
+    job_step(job, now_ms);
+}
+
+/* Nodes that wait in vain may have got different names of one job. Each job is compared once, with
+ * the one that came last before it: nodes of one job come at about the same time. */
+static void introduce(struct ddpi_round_keys *keys, uint64_t now_ms)
+{
+    struct round_job *before = NULL;
+    ddpi_list_for_each (node, &keys->all) {
+        struct round_job *job = ddpi_round_job_of(node);
+        if (ddpi_rounds_waiting_node(job->rounds) == NULL)
+            continue;
+        if (!job->introduced && before != NULL) {
+            tell_of_job(job, before, now_ms);
+            tell_of_job(before, job, now_ms);
+        }
+        job->introduced = true;
+        before = job;
+    }
+}
+
 void ddpi_round_keys_act(struct ddpi_round_keys *keys, uint64_t now_ms)
 {
     if (!keys->look_all && keys->nnoted == 0 && now_ms < keys->deadline_ms)
@@ -158,6 +188,7 @@ void ddpi_round_keys_act(struct ddpi_round_keys *keys, uint64_t now_ms)
     ddpi_list_for_each_safe (node, &keys->all)
         if (ddpi_round_job_of(node)->fed || ddpi_round_job_of(node)->deadline_ms <= now_ms)
             job_step(ddpi_round_job_of(node), now_ms);
+    introduce(keys, now_ms);
     keys->deadline_ms = UINT64_MAX;
     ddpi_list_for_each (node, &keys->all)
         if (ddpi_round_job_of(node)->deadline_ms < keys->deadline_ms)

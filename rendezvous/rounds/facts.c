@@ -93,6 +93,16 @@ static ddp_status reserve_sorted(struct ddpi_rounds *rounds)
     return DDP_OK;
 }
 
+/* Those that wait for it would not learn why it does not come. */
+static void tell_of_refused(struct ddpi_rounds *rounds, const struct round_member *member,
+                            const struct round_difference *term)
+{
+    char text[DDP_ROUND_TEXT_SIZE];
+    ddpi_rounds_say(text, "node %s came with %s=%s and was refused; this job has %s=%s",
+                    member->says.name, term->option, term->own, term->option, term->job);
+    ddpi_rounds_hear(rounds, text);
+}
+
 /* The first member sets the terms of the job, and all others must agree. If all have left before
  * anything began, the next member is the first again. */
 static void member_agree(struct ddpi_rounds *rounds, struct round_member *member)
@@ -102,7 +112,10 @@ static void member_agree(struct ddpi_rounds *rounds, struct round_member *member
         return;
     if (rounds->terms.min_nodes == 0 || (alone && ddpi_rounds_state(rounds) == ROUNDS_FORMING))
         rounds->terms = member->says.terms;
-    member->refused = ddpi_rounds_terms_differ(&rounds->terms, &member->says.terms, NULL);
+    struct round_difference term;
+    member->refused = ddpi_rounds_terms_differ(&rounds->terms, &member->says.terms, &term);
+    if (member->refused)
+        tell_of_refused(rounds, member, &term);
 }
 
 static ddp_status member_create(struct ddpi_rounds *rounds, uint64_t id,
@@ -176,6 +189,23 @@ ddp_status ddpi_rounds_member(struct ddpi_rounds *rounds, uint64_t id,
     if (!member->seated || member->drained)
         ddpi_rounds_look_at(rounds, member);
     return DDP_OK;
+}
+
+const char *ddpi_rounds_waiting_node(const struct ddpi_rounds *rounds)
+{
+    if (ddpi_rounds_state(rounds) != ROUNDS_FORMING || rounds->formed ||
+        rounds->count[ROUND_WILLING] >= ddpi_rounds_min(rounds))
+        return NULL;
+    ddpi_list_for_each (at, &rounds->members)
+        if (ddpi_rounds_member_of(at)->traits >> ROUND_WILLING & 1)
+            return ddpi_rounds_member_of(at)->says.name;
+    return NULL;
+}
+
+void ddpi_rounds_hear(struct ddpi_rounds *rounds, const char *notice)
+{
+    ddpi_rounds_say(rounds->notice, "%s", notice);
+    rounds->stale = true;
 }
 
 void ddpi_rounds_epoch(struct ddpi_rounds *rounds, uint64_t epoch)
@@ -334,6 +364,7 @@ static void forget_verdict(struct ddpi_rounds *rounds)
     rounds->failed = rounds->judging = rounds->closing = false;
     rounds->exit_code = 0;
     ddpi_rounds_say(rounds->reason, "%s", "");
+    ddpi_rounds_say(rounds->notice, "%s", "");
     rounds->root = rounds->before = (struct round_failure){0};
     memset(rounds->streaks, 0, sizeof rounds->streaks);
     memset(&rounds->departed, 0, sizeof rounds->departed);
@@ -347,7 +378,7 @@ static void admit_late(struct ddpi_rounds *rounds)
     ddpi_list_for_each (at, &rounds->members) {
         struct round_member *member = ddpi_rounds_member_of(at);
         member->late = false;
-        member->refused = ddpi_rounds_terms_differ(&rounds->terms, &member->says.terms, NULL);
+        member_agree(rounds, member);
         ddpi_rounds_recount(rounds, member);
     }
 }

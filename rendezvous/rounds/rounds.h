@@ -117,6 +117,12 @@ void ddpi_rounds_destroy(struct ddpi_rounds *rounds);
 ddp_status ddpi_rounds_member(struct ddpi_rounds *rounds, uint64_t member,
                               const struct ddp_round_member *says);
 
+/* The first member of a job that has never run, as it waits for more; NULL: it does not. */
+const char *ddpi_rounds_waiting_node(const struct ddpi_rounds *rounds);
+
+/* Members that wait are told @notice once, which may be why others do not come. */
+void ddpi_rounds_hear(struct ddpi_rounds *rounds, const char *notice);
+
 /* All generations up to @epoch are void: the next one is later. */
 void ddpi_rounds_epoch(struct ddpi_rounds *rounds, uint64_t epoch);
 

@@ -107,6 +107,7 @@ struct ddpi_rounds {
     enum round_cause cause;
     bool failed; /* the latest generation stopped because workers failed or were lost */
     char reason[DDP_ROUND_TEXT_SIZE];
+    char notice[DDP_ROUND_TEXT_SIZE]; /* what may keep nodes away that are waited for */
     bool judging; /* a failure stopped the generation, and no loss explains it so far */
     bool closing;
     int32_t exit_code; /* -1: of a failure whose exit code is not known yet */
@@ -149,9 +150,15 @@ void ddpi_rounds_say(char *text, const char *format, ...) __attribute__((format(
 /* How many nodes the terms and the users' wish allow. 1 <= min <= max. */
 uint32_t ddpi_rounds_min(const struct ddpi_rounds *rounds);
 uint32_t ddpi_rounds_max(const struct ddpi_rounds *rounds);
-/* Whether @own terms differ from the job's; @text, if it is not NULL, then says how. */
+/* The first term that differs, with both values as users write them. */
+enum { ROUND_TERM_SIZE = 24 };
+struct round_difference {
+    const char *option;
+    char job[ROUND_TERM_SIZE], own[ROUND_TERM_SIZE];
+};
+/* Whether @own terms differ from the job's; *@ret then says how. */
 bool ddpi_rounds_terms_differ(const struct ddp_round_terms *job, const struct ddp_round_terms *own,
-                              char *text);
+                              struct round_difference *ret);
 void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_seat *from);
 
 /* --- traits.c: what counts about members --- */

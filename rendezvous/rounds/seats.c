@@ -166,6 +166,7 @@ static void enter_generation(struct ddpi_rounds *rounds, uint64_t generation, ui
     rounds->cause = ROUND_NO_CAUSE;
     rounds->root.known = false;
     memset(&rounds->departed, 0, sizeof rounds->departed);
+    memset(rounds->notice, 0, sizeof rounds->notice);
     ddpi_list_for_each (at, &rounds->members)
         ddpi_rounds_member_of(at)->seated = false;
     for (uint32_t i = 0; i < nodes; i++)
@@ -253,6 +254,7 @@ ddp_status ddpi_rounds_seat_all(struct ddpi_rounds *rounds, struct ddp_error *er
     seat.restarts = rounds->restarts;
     seat.most_workers = most_workers(rounds, nodes);
     memset(seat.text, 0, sizeof seat.text);
+    memset(seat.notice, 0, sizeof seat.notice);
     enter_generation(rounds, generation, nodes, world_size);
     for (uint32_t i = 0; i < nodes; i++) {
         struct round_member *member = rounds->sorted[i];
@@ -375,6 +377,19 @@ static void order_stop(struct ddp_round_seat *seat, uint64_t generation, bool fa
     ddpi_rounds_say(seat->text, "%s", why);
 }
 
+static void order_refused(const struct ddpi_rounds *rounds, const struct round_member *member,
+                          struct ddp_round_seat *seat)
+{
+    struct round_difference term;
+    char which[DDP_ROUND_TEXT_SIZE];
+    (void)ddpi_rounds_terms_differ(&rounds->terms, &member->says.terms, &term);
+    ddpi_rounds_say(which,
+                    "%s is %s on this node and %s in the job; start all nodes with the same "
+                    "settings",
+                    term.option, term.own, term.job);
+    order_end(seat, EXIT_CONFIG, which);
+}
+
 /* A member that is left out does not wait for what the others wait for. */
 static void say_own_reason(const struct ddpi_rounds *rounds, const struct round_member *member,
                            struct ddp_round_seat *seat)
@@ -398,9 +413,7 @@ static void compute_seat(const struct ddpi_rounds *rounds, const struct round_me
         return;
     seat->left_out = seat->pausing = false;
     if (member->refused) {
-        char which[DDP_ROUND_TEXT_SIZE];
-        (void)ddpi_rounds_terms_differ(&rounds->terms, &member->says.terms, which);
-        order_end(seat, EXIT_CONFIG, which);
+        order_refused(rounds, member, seat);
     } else if (member->drained && !busy) {
         order_end(seat, 0, "drained");
     } else if (state == ROUNDS_CLOSED && !member->late) {
@@ -423,6 +436,8 @@ static void compute_seat(const struct ddpi_rounds *rounds, const struct round_me
         ddpi_rounds_say(seat->text, "%s", waiting);
     }
     seat->check = member->check;
+    bool is_told = seat->order == DDP_ROUND_WAIT && state == ROUNDS_FORMING;
+    ddpi_rounds_say(seat->notice, "%s", is_told ? rounds->notice : "");
     seat->pausing = seat->order == DDP_ROUND_WAIT && state == ROUNDS_PAUSING;
     if (seat->order == DDP_ROUND_WAIT)
         say_own_reason(rounds, member, seat);

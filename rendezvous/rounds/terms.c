@@ -32,43 +32,49 @@ uint32_t ddpi_rounds_max(const struct ddpi_rounds *rounds)
     return max > min ? max : min;
 }
 
-bool ddpi_rounds_terms_differ(const struct ddp_round_terms *job, const struct ddp_round_terms *own,
-                              char *text)
+enum term_kind { TERM_NODES, TERM_COUNT, TERM_MS, TERM_JOIN };
+
+struct term {
+    const char *option;
+    enum term_kind kind;
+    size_t at; /* in struct ddp_round_terms */
+};
+
+/* As it is written behind its option. */
+static void put_term(const struct term *term, const struct ddp_round_terms *terms,
+                     char text[ROUND_TERM_SIZE])
 {
-    static const struct {
-        const char *what;
-        size_t at;
-    } numbers[] = {
-        {"MIN of --nnodes", offsetof(struct ddp_round_terms, min_nodes)},
-        {"MAX of --nnodes", offsetof(struct ddp_round_terms, max_nodes)},
-        {"--max-restarts", offsetof(struct ddp_round_terms, max_restarts)},
-        {"--settle (in ms)", offsetof(struct ddp_round_terms, settle_ms)},
-        {"--lease (in ms)", offsetof(struct ddp_round_terms, lease_ms)},
-        {"--crash-loop", offsetof(struct ddp_round_terms, crash_loop)},
-        {"--quarantine", offsetof(struct ddp_round_terms, quarantine)},
-    };
     static const char *const joins[] = {"now", "checkpoint", "never"};
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        uint32_t theirs, ours;
-        memcpy(&theirs, (const char *)job + numbers[i].at, sizeof theirs);
-        memcpy(&ours, (const char *)own + numbers[i].at, sizeof ours);
-        if (theirs == ours)
-            continue;
-        if (text != NULL)
-            ddpi_rounds_say(text,
-                            "%s is %u on this node and %u in the job; start all nodes with the "
-                            "same settings",
-                            numbers[i].what, ours, theirs);
-        return true;
+    uint32_t number;
+    memcpy(&number, (const char *)terms + term->at, sizeof number);
+    if (term->kind == TERM_NODES && terms->min_nodes != terms->max_nodes)
+        (void)snprintf(text, ROUND_TERM_SIZE, "%u:%u", terms->min_nodes, terms->max_nodes);
+    else if (term->kind == TERM_JOIN)
+        (void)snprintf(text, ROUND_TERM_SIZE, "%s", joins[number % 3]);
+    else
+        (void)snprintf(text, ROUND_TERM_SIZE, "%u%s", number, term->kind == TERM_MS ? "ms" : "");
+}
+
+bool ddpi_rounds_terms_differ(const struct ddp_round_terms *job, const struct ddp_round_terms *own,
+                              struct round_difference *ret)
+{
+    static const struct term terms[] = {
+        {"--nnodes", TERM_NODES, offsetof(struct ddp_round_terms, min_nodes)},
+        {"--max-restarts", TERM_COUNT, offsetof(struct ddp_round_terms, max_restarts)},
+        {"--settle", TERM_MS, offsetof(struct ddp_round_terms, settle_ms)},
+        {"--lease", TERM_MS, offsetof(struct ddp_round_terms, lease_ms)},
+        {"--crash-loop", TERM_COUNT, offsetof(struct ddp_round_terms, crash_loop)},
+        {"--quarantine", TERM_COUNT, offsetof(struct ddp_round_terms, quarantine)},
+        {"--join-policy", TERM_JOIN, offsetof(struct ddp_round_terms, join)},
+    };
+    for (size_t i = 0; i < sizeof terms / sizeof *terms; i++) {
+        put_term(&terms[i], job, ret->job);
+        put_term(&terms[i], own, ret->own);
+        ret->option = terms[i].option;
+        if (strcmp(ret->job, ret->own) != 0)
+            return true;
     }
-    if (job->join == own->join)
-        return false;
-    if (text != NULL)
-        ddpi_rounds_say(text,
-                        "--join-policy is '%s' on this node and '%s' in the job; start all nodes "
-                        "with the same settings",
-                        joins[own->join % 3], joins[job->join % 3]);
-    return true;
+    return false;
 }
 
 void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_seat *from)
@@ -93,6 +99,8 @@ void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_sea
     to->master_port = from->master_port;
     ddpi_rounds_say(to->master_address, "%s", from->master_address);
     ddpi_rounds_say(to->text, "%s", from->text);
+    ddpi_rounds_say(to->notice, "%s", from->notice);
 }
 
+_Static_assert(sizeof(enum ddp_round_join) == sizeof(uint32_t), "it is read as a number");
 _Static_assert(DDP_ROUND_ADDRESS_SIZE == DDP_ROUND_TEXT_SIZE, "an address is copied as a text");

@@ -131,6 +131,7 @@ static const struct field seat_fields[] = {
     NEWER_WORD_OF(SEAT, "left_out", left_out, no_yes),
     NEWER_NUMBER_OF(SEAT, "check", check, UINT32_MAX),
     NEWER_WORD_OF(SEAT, "pausing", pausing, no_yes),
+    NEWER_TEXT_OF(SEAT, "notice", notice),
 };
 
 static const struct field summary_fields[] = {

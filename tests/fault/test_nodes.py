@@ -370,12 +370,27 @@ class Comings(NodesCase):
     def test_nodes_that_disagree(self):
         job = self.cluster('1:3', at_least=1)
         job.start_all('n1')
-        for node, word, texts in (('n2', '--nnodes=2:3', ['MIN of --nnodes is 2 on this node and 1 in the job']),
+        for node, word, texts in (('n2', '--nnodes=2:3', ['--nnodes is 2:3 on this node and 1:3 in the job']),
                                   ('n3', '--max-restarts=4', ['restarts is 4 on this node and 0 in the job'])):
             job.start(node, word)
             job.expect(node, 78, *texts)
         self.assertEqual(job.running('n1').number, 1)
         job.end('n1')
+
+    def test_who_waits_hears_why_others_do_not_come(self):
+        job, other = self.cluster('2', at_least=1), self.cluster('2', name='typo', at_least=1)
+        job.start('n1').read_until(f"waiting for 1 more node: 1 of at least 2 is here (job 'j' at {self.endpoint})")
+        job.start('n2', '--nnodes=3')
+        job.expect('n2', 78, '--nnodes is 3 on this node and 2 in the job')
+        job.agents['n1'].read_until(' came with --nnodes=3 and was refused; this job has --nnodes=2')
+        other.start('n3').read_until("waits at this store for job 'j', and not for this one")
+        job.agents['n1'].read_until("waits at this store for job 'typo', and not for this one")
+        for cluster, first, second in ((job, 'n1', 'n2'), (other, 'n3', 'n4')):
+            cluster.start(second)
+            cluster.running(first, second)
+            cluster.end(first, second)
+        self.assertEqual(job.agents['n1'].err.count('was refused'), 1)
+        self.assertEqual(job.agents['n1'].err.count('waits at this store'), 1)
 
     def test_too_few_come(self):
         job = self.cluster('2', '--join-timeout=5s', at_least=0)

@@ -345,7 +345,7 @@ class OneMember(EtcdCase):
         spare.read_until('all 1 seats are taken; this node is a spare')
         other = start(standby, leader, '--nnodes=2')
         self.assertEqual(other.wait(), CONFIG, other.err)
-        self.assertIn('of --nnodes is 2 on this node and 1 in the job; start all nodes with the same settings', other.err)
+        self.assertIn('--nnodes is 2 on this node and 1 in the job; start all nodes with the same settings', other.err)
         go.write_text('')
         self.assertEqual((job.wait(), spare.wait()), (0, 0), job.err + spare.err)
         self.assertEqual(spare.out, '')

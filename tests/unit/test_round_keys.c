@@ -684,6 +684,37 @@ START_TEST(quarantine_is_a_key)
 }
 END_TEST
 
+static void wait_in(const char *job, uint64_t id)
+{
+    struct ddp_round_member says = member(id);
+    says.terms.min_nodes = 2;
+    own_job = job;
+    publish_in(job, id, &says);
+    act();
+    ck_assert_int_eq(seat_in(job, id).order, DDP_ROUND_WAIT);
+}
+
+static void has_heard(const char *job, uint64_t id, const char *notice)
+{
+    now += 1000; /* texts are told anew once a second */
+    act();
+    ck_assert_str_eq(seat_in(job, id).notice, notice);
+}
+
+START_TEST(jobs_that_wait_beside_each_other)
+{
+    wait_in("j", 2);
+    has_heard("j", 2, "");
+    wait_in("k", 3);
+    has_heard("k", 3, "node n2 waits at this store for job 'j', and not for this one");
+    has_heard("j", 2, "node n3 waits at this store for job 'k', and not for this one");
+    wait_in("l", 4); /* there may be many jobs: it hears of the last one, as that of it */
+    has_heard("l", 4, "node n3 waits at this store for job 'k', and not for this one");
+    has_heard("k", 3, "node n4 waits at this store for job 'l', and not for this one");
+    has_heard("j", 2, "node n3 waits at this store for job 'k', and not for this one");
+}
+END_TEST
+
 /* A key that is no record, or for no possible name, is no obstacle. */
 START_TEST(what_is_held_against_nobody_is_skipped)
 {
@@ -711,7 +742,8 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, a_generation_comes_after_the_epoch, 0, 4);
     tcase_add_test(tcase, an_absurd_generation_is_no_record);
     tcase_add_loop_test(tcase, a_checkpoint_in_any_keyspace, 0, 3);
-    ADD_TESTS(tcase, a_generation_that_cannot_begin, the_other_job);
+    ADD_TESTS(tcase, a_generation_that_cannot_begin, the_other_job,
+              jobs_that_wait_beside_each_other);
     tcase_add_loop_test(tcase, a_job_without_a_name, 0, 2);
     tcase_add_loop_test(tcase, a_second_start_goes_on, 0, 2);
     tcase_add_test(tcase, who_went_meanwhile_is_missed);

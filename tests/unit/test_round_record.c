@@ -59,7 +59,8 @@ static const struct ddp_round_seat a_seat = {.order = DDP_ROUND_STOP,
                                              .most_workers = 7,
                                              .left_out = true,
                                              .check = 5,
-                                             .pausing = true};
+                                             .pausing = true,
+                                             .notice = "node b was refused"};
 
 static const struct ddpi_rounds_summary a_summary = {.state = ROUNDS_STOPPING,
                                                      .generation = 9,
@@ -193,6 +194,7 @@ START_TEST(each_field_has_its_place)
     ck_assert(seat.role_first_rank == 4 && seat.role_world_size == 12);
     ck_assert_uint_eq(seat.most_workers, 7);
     ck_assert(seat.left_out && seat.check == 5 && seat.pausing);
+    ck_assert_str_eq(seat.notice, "node b was refused");
     free(text);
     text = written(2);
     struct ddpi_rounds_summary sum;

@@ -108,17 +108,60 @@ START_TEST(terms_must_agree)
     rounds_join(&at, 0, "a");
     at.terms.max_nodes = 5;
     rounds_join(&at, 1, "b");
-    rounds_assert_seat(&at, 1, DDP_ROUND_END, "MAX of --nnodes is 5 on this node and 3 in");
+    rounds_assert_seat(&at, 1, DDP_ROUND_END, "--nnodes is 2:5 on this node and 2:3 in");
+    rounds_step_after(&at, 1000);
+    rounds_assert_seat(&at, 0, DDP_ROUND_WAIT, "waiting for 1 more node");
+    ck_assert_str_eq(at.seat[0].notice,
+                     "node b came with --nnodes=2:5 and was refused; this job has --nnodes=2:3");
     ck_assert_int_eq(at.seat[1].exit_code, 78);
     at.terms.max_nodes = 3;
     at.terms.join = DDP_ROUND_JOIN_NEVER;
     rounds_join(&at, 2, "c");
-    rounds_assert_seat(&at, 2, DDP_ROUND_END, "'never' on this node and 'now' in the job");
+    rounds_assert_seat(&at, 2, DDP_ROUND_END,
+                       "--join-policy is never on this node and now in the job");
     rounds_assert_state(&at, ROUNDS_FORMING);
     rounds_gone(&at, 0); /* refused members do not count: the next one sets the terms */
     rounds_join(&at, 3, "d");
     rounds_assert_seat(&at, 3, DDP_ROUND_WAIT, "1 of at least 2");
     ck_assert_int_eq(rounds_summary(&at).terms.join, DDP_ROUND_JOIN_NEVER);
+}
+END_TEST
+
+static void comes_with(struct ddp_round_terms terms, const char *says)
+{
+    struct ddp_round_terms job = at.terms;
+    at.terms = terms;
+    rounds_join(&at, 1, "b");
+    rounds_step_after(&at, 1000);
+    ck_assert_str_eq(at.seat[0].notice, says);
+    rounds_gone(&at, 1);
+    at.terms = job;
+}
+
+START_TEST(who_waits_hears_of_the_refused)
+{
+    at.terms = (struct ddp_round_terms){2, 2, 3, 100, 3000, 5, DDP_ROUND_JOIN_NOW, 0};
+    rounds_join(&at, 0, "a");
+    ck_assert_str_eq(ddpi_rounds_waiting_node(at.rounds), "a");
+    comes_with((struct ddp_round_terms){3, 3, 3, 100, 3000, 5, DDP_ROUND_JOIN_NOW, 0},
+               "node b came with --nnodes=3 and was refused; this job has --nnodes=2");
+    comes_with((struct ddp_round_terms){2, 2, 0, 100, 3000, 5, DDP_ROUND_JOIN_NOW, 0},
+               "node b came with --max-restarts=0 and was refused; this job has --max-restarts=3");
+    comes_with((struct ddp_round_terms){2, 2, 3, 0, 3000, 5, DDP_ROUND_JOIN_NOW, 0},
+               "node b came with --settle=0ms and was refused; this job has --settle=100ms");
+    comes_with((struct ddp_round_terms){2, 2, 3, 100, 3000, 5, DDP_ROUND_JOIN_CHECKPOINT, 0},
+               "node b came with --join-policy=checkpoint and was refused; this job has "
+               "--join-policy=now");
+    rounds_join(&at, 1, "b");
+    ck_assert_int_eq(at.seat[0].order, DDP_ROUND_RUN);
+    ck_assert_str_eq(at.seat[0].notice, "");
+    ck_assert_ptr_null(ddpi_rounds_waiting_node(at.rounds));
+    rounds_obey(&at, 2);
+    rounds_gone(&at, 1);
+    rounds_obey(&at, 2);
+    rounds_assert_seat(&at, 0, DDP_ROUND_WAIT, "waiting for 1 more node");
+    ck_assert_str_eq(at.seat[0].notice, "");
+    ck_assert_ptr_null(ddpi_rounds_waiting_node(at.rounds)); /* it is known: it has run */
 }
 END_TEST
 
@@ -373,7 +416,7 @@ START_TEST(who_comes_too_late_waits_for_the_next)
     ck_assert(summary.generation == 0 && summary.restarts == 0 && summary.exit_code == 0);
     ck_assert(!summary.closing && summary.reason[0] == '\0' && summary.quiet_ms == 0);
     ck_assert_uint_eq(summary.terms.max_restarts, 5);
-    rounds_assert_seat(&at, 4, DDP_ROUND_END, "MAX of --nnodes is 7 on this node and 3 in the job");
+    rounds_assert_seat(&at, 4, DDP_ROUND_END, "--nnodes is 2:7 on this node and 2:3 in the job");
     rounds_assert_seat(&at, 2, DDP_ROUND_WAIT, "waiting up to 0.1 s for more nodes");
     ck_assert_uint_eq(ddpi_rounds_deadline(at.rounds), at.now_ms + 100);
     if (_i == 2)
@@ -476,11 +519,11 @@ Suite *test_suite(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     ADD_TESTS(tcase, drained_nodes_go_and_may_come_back, drained_below_the_minimum_ends_the_job,
               a_drained_node_that_is_done_stops_nobody, the_job_is_scaled, terms_must_agree,
-              ranks_are_counted_in_each_role, nodes_with_different_commands_are_told,
-              a_recovery_is_timed, a_server_that_starts_again_goes_on,
-              an_exit_code_may_come_after_a_restart, whoever_was_lost_meanwhile_is_missed,
-              the_next_knows_what_has_ended, a_next_job_that_was_stored_by_halves,
-              memory_may_be_short);
+              who_waits_hears_of_the_refused, ranks_are_counted_in_each_role,
+              nodes_with_different_commands_are_told, a_recovery_is_timed,
+              a_server_that_starts_again_goes_on, an_exit_code_may_come_after_a_restart,
+              whoever_was_lost_meanwhile_is_missed, the_next_knows_what_has_ended,
+              a_next_job_that_was_stored_by_halves, memory_may_be_short);
     tcase_add_loop_test(tcase, stopped_by_request, 0, 3);
     tcase_add_loop_test(tcase, who_comes_too_late_waits_for_the_next, 0, 3);
     tcase_add_loop_test(tcase, what_was_told_by_halves_is_undone, 0, 3);

@@ -129,6 +129,7 @@ struct ddp_round_seat {
     /* WAIT: a user has admitted the node: if its own number of checks is lower, it must find out
      * again whether it is fit. */
     uint32_t check;
+    char notice[DDP_ROUND_TEXT_SIZE]; /* WAIT: what may keep others away; "": nothing known */
 };
 
 typedef struct ddp_round ddp_round;
