@@ -38,6 +38,7 @@ static struct report_worker worker_facts(const struct agent *agent,
         .forced = worker->stopped_in == WORKER_KILLING,
         .ran_us = since(worker->ended_us, worker->started_us),
         .after_root_us = since(worker->ended_us, agent->root->ended_us),
+        .before_root_us = since(agent->root->ended_us, worker->ended_us),
         .stdout_log = worker->log_files[0],
         .stderr_log = worker->log_files[1],
     };
@@ -65,25 +66,38 @@ static size_t stderr_tail(const struct worker_proc *worker, char *out)
     return ddpi_text_plain(out, len);
 }
 
-static int by_end_time(const void *a, const void *b)
+static int by_time_from_root(const void *a, const void *b)
 {
     const struct report_worker *x = a, *y = b;
     if (x->after_root_us != y->after_root_us)
         return x->after_root_us < y->after_root_us ? -1 : 1;
+    if (x->before_root_us != y->before_root_us)
+        return x->before_root_us < y->before_root_us ? -1 : 1;
     return x->rank < y->rank ? -1 : x->rank > y->rank;
 }
 
-/* All failed workers except the first, in the order in which they ended. */
-static size_t describe_others(const struct agent *agent, struct report_worker *others)
+static bool failed_later(const struct agent *agent, const struct worker_proc *worker)
+{
+    return worker != agent->root && worker_proc_failed(worker);
+}
+
+static bool ended_well_before(const struct agent *agent, const struct worker_proc *worker)
+{
+    return worker->sm.state == WORKER_EXITED && worker->wait_status == 0 &&
+           worker->ended_us < agent->root->ended_us;
+}
+
+/* Those that are @chosen, nearest in time to the first failure first; has room for all. */
+static size_t describe_workers(const struct agent *agent,
+                               bool (*chosen)(const struct agent *, const struct worker_proc *),
+                               struct report_worker *workers)
 {
     size_t count = 0;
-    for (uint32_t i = 0; i < agent->config->nproc; i++) {
-        const struct worker_proc *worker = &agent->workers[i];
-        if (worker != agent->root && worker_proc_failed(worker))
-            others[count++] = worker_facts(agent, worker);
-    }
+    for (uint32_t i = 0; i < agent->config->nproc && workers != NULL; i++)
+        if (chosen(agent, &agent->workers[i]))
+            workers[count++] = worker_facts(agent, &agent->workers[i]);
     if (count > 1)
-        qsort(others, count, sizeof *others, by_end_time);
+        qsort(workers, count, sizeof *workers, by_time_from_root);
     return count;
 }
 
@@ -112,6 +126,7 @@ static void report_worker_failure(struct agent *agent)
     struct report_worker root = worker_facts(agent, agent->root);
     char *tail = ddpi_calloc(1, TAIL_SIZE);
     struct report_worker *others = ddpi_calloc(agent->config->nproc, sizeof *others);
+    struct report_worker *earlier = ddpi_calloc(agent->config->nproc, sizeof *earlier);
     struct ddpi_buf text, gpu_faults;
     ddpi_buf_init(&text, 16 * 1024 * 1024);
     ddpi_buf_init(&gpu_faults, 64 * 1024);
@@ -135,8 +150,10 @@ static void report_worker_failure(struct agent *agent)
         .host = agent->config->host,
         .interpreter = agent->config->interpreter,
         .root = &root,
+        .earlier = earlier,
+        .earlier_count = describe_workers(agent, ended_well_before, earlier),
         .others = others,
-        .others_count = others != NULL ? describe_others(agent, others) : 0,
+        .others_count = describe_workers(agent, failed_later, others),
         .gpu_faults = (const char *)ddpi_buf_head(&gpu_faults),
         .gpu_faults_len = ddpi_buf_len(&gpu_faults),
     };
@@ -151,6 +168,7 @@ static void report_worker_failure(struct agent *agent)
     agent->error_copy = recorded.copy != NULL ? ddpi_strdup(recorded.copy) : NULL;
     error_file_finish(&recorded);
     ddpi_free(others);
+    ddpi_free(earlier);
     ddpi_free(tail);
 }
 

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum { STDERR_LINES = 20, TRACEBACK_LINES = 40, LINE_SHOWN = 2000 };
+enum { STDERR_LINES = 20, TRACEBACK_LINES = 40, LINE_SHOWN = 2000, WORKERS_SHOWN = 8 };
 
 static bool add_text(struct ddpi_buf *out, const char *format, ...) DDP_PRINTF(2, 3);
 
@@ -186,12 +186,32 @@ static bool add_other(const struct report_worker *worker, struct ddpi_buf *out)
                     cause, later, (int)worker->pid);
 }
 
+static bool add_earlier(const struct report_worker *worker, struct ddpi_buf *out)
+{
+    char earlier[32];
+    report_duration(worker->before_root_us, earlier, sizeof earlier);
+    return add_text(out,
+                    "  before that rank %" PRIu32 " ended with exit code 0, %s earlier (pid %d)\n",
+                    worker->rank, earlier, (int)worker->pid);
+}
+
+/* The first of @workers, each by @add; and how many more there are. */
+static bool add_workers(const struct report_worker *workers, size_t count,
+                        bool (*add)(const struct report_worker *, struct ddpi_buf *),
+                        struct ddpi_buf *out)
+{
+    size_t shown = count <= WORKERS_SHOWN ? count : WORKERS_SHOWN - 1;
+    bool ok = true;
+    for (size_t i = 0; i < shown && ok; i++)
+        ok = add(&workers[i], out);
+    return ok && (shown == count || add_text(out, "  and %zu others\n", count - shown));
+}
+
 bool report_failure(const struct report *report, struct ddpi_buf *out)
 {
-    bool ok = add_root(report, out);
-    for (size_t i = 0; i < report->others_count && ok; i++)
-        ok = add_other(&report->others[i], out);
-    return ok;
+    return add_root(report, out) &&
+           add_workers(report->earlier, report->earlier_count, add_earlier, out) &&
+           add_workers(report->others, report->others_count, add_other, out);
 }
 
 bool report_node_check(const char *what, const char *output, size_t len, struct ddpi_buf *out)

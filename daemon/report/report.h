@@ -1,8 +1,10 @@
 /*
  * report.h - formats the failure report. Pure.
  *
- * It has the first failure in full, then a line for each other. In a worker's text control
- * characters are replaced by escapes, so that it cannot control the terminal.
+ * It has the first failure in full; a line for each worker that had ended well before, as the
+ * others may have waited for it; then a line for each other failure. Of many workers it counts the
+ * rest. In a worker's text control characters are replaced by escapes, so that it cannot control
+ * the terminal.
  */
 #ifndef DAEMON_REPORT_H
 #define DAEMON_REPORT_H
@@ -23,7 +25,8 @@ struct report_worker {
     bool forced; /* it had to be killed */
     bool oom;    /* killed by the kernel's out-of-memory killer */
     uint64_t ran_us;
-    uint64_t after_root_us; /* how long after the first failure it ended */
+    uint64_t after_root_us;  /* how long after the first failure it ended */
+    uint64_t before_root_us; /* or before it */
     const char *stderr_tail;
     size_t stderr_tail_len;
     const char *stderr_log;
@@ -38,6 +41,8 @@ struct report {
     const char *host;
     const char *interpreter; /* that ran the script or module; NULL: none */
     const struct report_worker *root;
+    const struct report_worker *earlier; /* ended with exit code 0, the last one first */
+    size_t earlier_count;
     const struct report_worker *others;
     size_t others_count;
     const char *gpu_faults; /* whole lines, indented */

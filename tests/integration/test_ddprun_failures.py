@@ -49,6 +49,20 @@ class ExitCode(DdprunCase):
 
 
 class FirstFailure(DdprunCase):
+    def test_names_who_ended_well_before(self):
+        script = self.write('uneven.sh', """
+            case $RANK in
+            1) echo $$ > pid.new; mv pid.new pid;;
+            0) until [ -e pid ]; do sleep 0.02; done
+               while kill -0 $(cat pid) 2> /dev/null; do sleep 0.02; done; exit 7;;
+            2) exec sleep 600;;
+            esac
+            """)
+        job = self.run_job('--nproc-per-node=3', 'sh', script)
+        self.assertEqual(job.code, 7, job.err)
+        in_order(self, job.err, 'rank 0 failed first: exit code 7', 'before that rank 1 ended with exit code 0, ',
+                 'then rank 2: stopped by ddprun')
+
     def test_stops_the_others(self):
         job = self.run_job('--nproc-per-node=4', '--failure-timeout=1h',
                            *only_rank(2, 'echo reason >&2; exit 7'))

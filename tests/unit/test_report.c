@@ -368,6 +368,48 @@ START_TEST(consequences_follow_in_the_order_given)
 }
 END_TEST
 
+/* The others may have waited for one that was done. */
+START_TEST(who_ended_well_before_is_named)
+{
+    const struct report_worker earlier[] = {{.rank = 1, .pid = 11, .before_root_us = 3100},
+                                            {.rank = 0, .pid = 10, .before_root_us = 2000000}};
+    const struct report_worker other = {.rank = 2, .pid = 12, .wait_status = EXITED(1)};
+    const struct report report = {.host = "node1",
+                                  .root = &plain_root,
+                                  .earlier = earlier,
+                                  .earlier_count = 2,
+                                  .others = &other,
+                                  .others_count = 1};
+    struct ddpi_buf out;
+    ddpi_buf_init(&out, 1024 * 1024);
+    ck_assert(report_failure(&report, &out) && ddpi_buf_put_u8(&out, '\0'));
+    ck_assert_ptr_nonnull(
+        strstr((const char *)ddpi_buf_head(&out),
+               "keeps one per rank\n"
+               "  before that rank 1 ended with exit code 0, 3.1 ms earlier (pid 11)\n"
+               "  before that rank 0 ended with exit code 0, 2.0 s earlier (pid 10)\n"
+               "  then rank 2: exit code 1, 0 us later (pid 12)\n"));
+    ddpi_buf_finish(&out);
+}
+END_TEST
+
+START_TEST(of_many_the_rest_is_counted)
+{
+    struct report_worker others[64] = {{.rank = 0}};
+    for (uint32_t i = 0; i < 64; i++)
+        others[i] = (struct report_worker){.rank = i, .wait_status = EXITED(1)};
+    char *text = text_of(&plain_root, others, 8);
+    ck_assert_ptr_nonnull(strstr(text, "  then rank 7: exit code 1, 0 us later (pid 0)\n"));
+    ck_assert_ptr_null(strstr(text, "others"));
+    free(text);
+    text = text_of(&plain_root, others, 64);
+    ck_assert_ptr_nonnull(strstr(text, "  then rank 6: exit code 1, 0 us later (pid 0)\n"
+                                       "  and 57 others\n"));
+    ck_assert_ptr_null(strstr(text, "then rank 7:"));
+    free(text);
+}
+END_TEST
+
 START_TEST(without_memory_it_says_so)
 {
     static const char tail[] = "a line\nanother\n";
@@ -392,13 +434,13 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("report");
     TCase *tcase = tcase_create("report");
-    ADD_TESTS(tcase, causes, a_silent_exit, times_have_a_fitting_unit, stderr_and_logs,
-              what_an_end_most_likely_means, what_is_known_of_gpus_comes_first,
-              a_traceback_is_shown_once, the_traceback_is_preferred_to_the_message,
-              control_characters_are_spelled_out, the_note_cannot_drive_the_terminal,
-              only_the_last_lines_are_shown, a_very_long_line_is_cut,
-              a_very_long_path_keeps_its_end, consequences_follow_in_the_order_given,
-              without_memory_it_says_so);
+    ADD_TESTS(
+        tcase, causes, a_silent_exit, times_have_a_fitting_unit, stderr_and_logs,
+        what_an_end_most_likely_means, what_is_known_of_gpus_comes_first, a_traceback_is_shown_once,
+        the_traceback_is_preferred_to_the_message, control_characters_are_spelled_out,
+        the_note_cannot_drive_the_terminal, only_the_last_lines_are_shown, a_very_long_line_is_cut,
+        a_very_long_path_keeps_its_end, consequences_follow_in_the_order_given,
+        who_ended_well_before_is_named, of_many_the_rest_is_counted, without_memory_it_says_so);
     suite_add_tcase(suite, tcase);
     return suite;
 }
