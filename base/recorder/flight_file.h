@@ -81,6 +81,12 @@ struct ddpi_flight_group {
 };
 
 /* Where and when a copy was made; the writer does not know it. */
+enum ddpi_flight_process {
+    DDPI_FLIGHT_RUNS,
+    DDPI_FLIGHT_ENDED,  /* with ddpi_flight_place::exit_code */
+    DDPI_FLIGHT_STOPPED /* by SIGSTOP, for example */
+};
+
 struct ddpi_flight_place {
     uint64_t generation;
     uint64_t read_ns;      /* CLOCK_MONOTONIC */
@@ -88,7 +94,7 @@ struct ddpi_flight_place {
     uint32_t rank, world_size;
     uint32_t node_rank, local_rank;
     uint32_t pid;
-    uint32_t is_over; /* 1: the process has ended, with @exit_code */
+    uint32_t process; /* enum ddpi_flight_process */
     int32_t exit_code;
     uint32_t no_recorder; /* 1: the process has nothing to record to */
     char host[DDPI_FLIGHT_HOST_SIZE];

@@ -41,10 +41,12 @@ static json_t *seq_or_null(const struct ddpi_flight_op *op)
 static json_t *member_json(const struct ddpi_flight_member *member)
 {
     const struct ddpi_flight_place *place = &member->log->place;
-    return json_pack("{s:i,s:s,s:i,s:o,s:b,s:b,s:o,s:o,s:o,s:o}", "rank", (int)place->rank, "host",
-                     place->host, "pid", (int)place->pid, "exit_code",
-                     place->is_over != 0 ? json_integer(place->exit_code) : json_null(), "joined",
-                     member->group != NULL, "odd", member->odd, "last_called",
+    return json_pack("{s:i,s:s,s:i,s:b,s:o,s:b,s:b,s:o,s:o,s:o,s:o}", "rank", (int)place->rank,
+                     "host", place->host, "pid", (int)place->pid, "stopped",
+                     place->process == DDPI_FLIGHT_STOPPED, "exit_code",
+                     place->process == DDPI_FLIGHT_ENDED ? json_integer(place->exit_code)
+                                                         : json_null(),
+                     "joined", member->group != NULL, "odd", member->odd, "last_called",
                      seq_or_null(member->last), "last_completed", seq_or_null(member->done),
                      "pending", op_or_null(member->log, member->current), "pending_message",
                      op_or_null(member->log, member->message));

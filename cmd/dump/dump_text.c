@@ -26,8 +26,10 @@ static double seconds_since(uint64_t later_ns, uint64_t earlier_ns)
 
 static void describe_process(const struct ddpi_flight_place *place, char *text, size_t size)
 {
-    if (place->is_over != 0)
+    if (place->process == DDPI_FLIGHT_ENDED)
         snprintf(text, size, "exited with code %" PRId32, place->exit_code);
+    else if (place->process == DDPI_FLIGHT_STOPPED)
+        snprintf(text, size, "stopped");
     else if (place->no_recorder != 0)
         snprintf(text, size, "keeps no records");
     else
@@ -45,10 +47,11 @@ static void describe_op(const struct ddpi_flight_log *log, const struct ddpi_fli
     else if (op->state == DDPI_FLIGHT_COMPLETED)
         snprintf(how, sizeof how, " completed in");
     snprintf(text, size, "%s%s %.1f s", call, how, seconds_since(end_ns, op->created_ns));
-    if (log->place.is_over != 0) {
-        size_t at = strlen(text);
+    size_t at = strlen(text);
+    if (log->place.process == DDPI_FLIGHT_ENDED)
         snprintf(text + at, size - at, "; exited with code %" PRId32, log->place.exit_code);
-    }
+    else if (log->place.process == DDPI_FLIGHT_STOPPED)
+        snprintf(text + at, size - at, "; stopped");
 }
 
 static void print_member(const struct ddpi_flight_team *team,

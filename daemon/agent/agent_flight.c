@@ -17,7 +17,10 @@ static struct ddpi_flight_place place_of(const struct agent *agent, uint32_t loc
                                       .node_rank = agent->seat.node_rank,
                                       .local_rank = local_rank,
                                       .pid = (uint32_t)worker->pid,
-                                      .is_over = over,
+                                      .process = over ? DDPI_FLIGHT_ENDED
+                                                 : worker_proc_is_stopped(worker)
+                                                     ? DDPI_FLIGHT_STOPPED
+                                                     : DDPI_FLIGHT_RUNS,
                                       .exit_code = over ? worker_proc_exit_code(worker) : 0};
     snprintf(place.host, sizeof place.host, "%s", agent->config->host);
     return place;

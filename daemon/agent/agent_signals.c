@@ -7,6 +7,7 @@
 #include "agent_exits.h"
 #include "agent_stop.h"
 #include "clock.h"
+#include "reap.h"
 #include "signames.h"
 
 enum { SAME_SIGNAL_MS = 250 }; /* a signal that follows this soon is the same request */
@@ -18,6 +19,8 @@ static void on_child_signal(uv_signal_t *handle, int sig)
     if (agent->sm.state == AGENT_SWEEPING)
         agent_kill_everything(agent);
     agent_collect_children(agent);
+    if (reap_has_stopped())
+        agent->hooks.changed(agent->hooks.ctx);
     agent_advance(agent);
 }
 

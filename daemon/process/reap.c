@@ -42,6 +42,17 @@ bool reap_collect(void (*on_exit)(void *ctx, pid_t pid, int wait_status), void *
     }
 }
 
+bool reap_has_stopped(void)
+{
+    siginfo_t info = {0};
+    bool any = false;
+    while (waitid(P_ALL, 0, &info, WSTOPPED | WCONTINUED | WNOHANG) == 0 && info.si_pid != 0) {
+        any = true;
+        info.si_pid = 0;
+    }
+    return any;
+}
+
 /* Reads "12 345 6 " piece by piece. */
 static void visit_numbers(int fd, visit_pid visit, void *ctx)
 {

@@ -23,6 +23,9 @@ int reap_become_subreaper(void);
  * Returns false when no child is left at all, dead or alive. */
 bool reap_collect(void (*on_exit)(void *ctx, pid_t pid, int wait_status), void *ctx);
 
+/* Whether a child was stopped, or has gone on, since the last call. */
+bool reap_has_stopped(void);
+
 /* Whether the kernel is ending @pid, a child, and its exit code will not be 0. From Linux 5.17 on
  * this is known before waitpid() reports it. */
 bool reap_is_failing(pid_t pid);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 static const char *const names[] = {[WORKER_STATUS_RUNNING] = "running",
+                                    [WORKER_STATUS_STOPPED] = "stopped",
                                     [WORKER_STATUS_STOPPING] = "stopping",
                                     [WORKER_STATUS_EXITED] = "exited",
                                     [WORKER_STATUS_KILLED] = "killed"};

@@ -1,7 +1,7 @@
 /*
  * worker_status.h - the status of a node's workers as text, one line per worker:
  *
- *     LOCAL_RANK RANK PID running | stopping | exited CODE | killed SIGNAL
+ *     LOCAL_RANK RANK PID running | stopped | stopping | exited CODE | killed SIGNAL
  *
  * Pure. The agent publishes the text through the rounds, and ddpctl reads it. The reader does not
  * trust it: other lines are skipped.
@@ -16,6 +16,7 @@ enum { WORKER_STATUS_LINE_MAX = 96 };
 
 enum worker_status_state {
     WORKER_STATUS_RUNNING,
+    WORKER_STATUS_STOPPED, /* by SIGSTOP, a terminal or a debugger: it can go on */
     WORKER_STATUS_STOPPING,
     WORKER_STATUS_EXITED,
     WORKER_STATUS_KILLED

@@ -8,6 +8,7 @@
 #include "failpoint.h"
 #include "main_program.h"
 #include "mem.h"
+#include "proc_stat.h"
 
 #include <signal.h>
 #include <sys/syscall.h>
@@ -163,6 +164,7 @@ void worker_proc_stop(struct worker_proc *worker, int sig, enum signal_scope sco
         stop_main_program(worker, sig);
     else
         worker_proc_signal(worker, sig, SIGNAL_GROUP);
+    worker_proc_signal(worker, SIGCONT, SIGNAL_GROUP); /* a stopped process does not hear @sig */
     if (!worker->dying && ddpi_sm_allowed(&worker->sm, to))
         ddpi_sm_move(&worker->sm, to);
 }
@@ -200,6 +202,14 @@ int worker_proc_exit_code(const struct worker_proc *worker)
                                             : WEXITSTATUS(worker->wait_status);
 }
 
+bool worker_proc_is_stopped(const struct worker_proc *worker)
+{
+    struct ddpi_proc_stat stat;
+    return worker_proc_alive(worker) &&
+           ddpi_proc_stat_read(main_program_of(worker->pid, SIGTERM), &stat) &&
+           (stat.state == 'T' || stat.state == 't');
+}
+
 bool worker_proc_describe(const struct worker_proc *worker, struct worker_status *ret)
 {
     static const enum worker_status_state states[] = {[WORKER_RUNNING] = WORKER_STATUS_RUNNING,
@@ -212,6 +222,8 @@ bool worker_proc_describe(const struct worker_proc *worker, struct worker_status
                                   .rank = worker->rank,
                                   .pid = (int32_t)worker->pid,
                                   .state = states[worker->sm.state]};
+    if (worker->sm.state == WORKER_RUNNING && worker_proc_is_stopped(worker))
+        ret->state = WORKER_STATUS_STOPPED;
     if (worker->sm.state != WORKER_EXITED)
         return true;
     if (WIFSIGNALED(worker->wait_status)) {

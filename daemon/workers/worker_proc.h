@@ -66,8 +66,9 @@ DDP_MUST_CHECK ddp_status worker_proc_started(struct worker_proc *worker, uv_loo
                                               const struct spawn_child *child, uint64_t now_us,
                                               struct ddp_error *err);
 
-/* Send @sig to the worker if it runs. stop() moves it to STOPPING, or to KILLING for SIGKILL, and
- * sends SIGTERM to the group when the main program has ended; signal() leaves the state as it is.
+/* Send @sig to the worker if it runs. stop() moves it to STOPPING, or to KILLING for SIGKILL, lets
+ * stopped processes go on, and sends SIGTERM to the group when the main program has ended; signal()
+ * leaves the state as it is.
  */
 void worker_proc_stop(struct worker_proc *worker, int sig, enum signal_scope scope);
 void worker_proc_signal(const struct worker_proc *worker, int sig, enum signal_scope scope);
@@ -85,6 +86,9 @@ bool worker_proc_watched(const struct worker_proc *worker);
 
 /* It has ended, and not with exit code 0. */
 bool worker_proc_failed(const struct worker_proc *worker);
+
+/* Its main program is stopped: by SIGSTOP, for example. */
+bool worker_proc_is_stopped(const struct worker_proc *worker);
 
 /* The worker's published status; false: it has not been started. */
 bool worker_proc_describe(const struct worker_proc *worker, struct worker_status *ret);

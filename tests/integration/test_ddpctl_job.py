@@ -302,6 +302,16 @@ class Status(JobCase):
         first.signal(signal.SIGTERM)
         first.wait()
 
+    def test_a_worker_that_is_stopped(self):
+        self.node('a', nproc=1)
+        job = self.await_runs(1)
+        pid = job['nodes'][0]['workers'][0]['pid']
+        state_is = lambda state: lambda job: job['nodes'][0]['workers'][0]['state'] == state
+        for sig, state in ((signal.SIGSTOP, 'stopped'), (signal.SIGCONT, 'running')):
+            os.kill(pid, sig)
+            self.await_job(f'a worker that is {state}', state_is(state))
+            self.assertIn(f'{pid} {state}', self.text())
+
     def test_several_jobs(self):
         self.node('a', job='one')
         self.node('b', job='two')

@@ -40,6 +40,18 @@ class Ending(SignalCase):
             self.assertIn(f'the job was ended by {sig.name}', job.err)
             self.assertNotIn('failed first', job.err)
 
+    def test_a_stopped_worker_hears_it(self):
+        for script in ('exec sleep 1000', 'sleep 1000; true'):
+            with self.subTest(script):
+                job = self.ready('--shutdown-timeout=1h', '--no-prefix', 'sh', '-c',
+                                 f'echo $$$$ > pid; echo ready; {script}', workers=1)
+                leader = int((self.folder / 'pid').read_text())
+                os.killpg(leader, signal.SIGSTOP)
+                wait_until(lambda: Path(f'/proc/{leader}/stat').read_text().rpartition(')')[2].split()[0] == 'T',
+                           'the worker to stop')
+                job.signal(signal.SIGTERM)
+                self.assertEqual(job.wait(), 143, job.err)
+
     def test_workers_that_die_of_it_are_no_failure(self):
         job = self.ready('--max-restarts=3', 'sh', '-c', 'echo ready; exec sleep 1000')
         job.signal(signal.SIGTERM)

@@ -22,6 +22,7 @@ static void teardown(void)
 static const struct worker_status all[] = {
     {.local_rank = 0, .rank = 4, .pid = 4242, .state = WORKER_STATUS_RUNNING},
     {.local_rank = 1, .rank = 5, .pid = 1, .state = WORKER_STATUS_STOPPING},
+    {.local_rank = 4, .rank = 8, .pid = 9, .state = WORKER_STATUS_STOPPED},
     {.local_rank = 2, .rank = 6, .pid = INT32_MAX, .state = WORKER_STATUS_EXITED},
     {.local_rank = 3, .rank = 7, .pid = 7, .state = WORKER_STATUS_EXITED, .exit_code = 255},
     {.local_rank = UINT32_MAX,
@@ -35,6 +36,7 @@ enum { ALL = sizeof all / sizeof *all };
 
 static const char text[] = "0 4 4242 running\n"
                            "1 5 1 stopping\n"
+                           "4 8 9 stopped\n"
                            "2 6 2147483647 exited 0\n"
                            "3 7 7 exited 255\n"
                            "4294967295 4294967295 7 killed SIGKILL\n"
