@@ -83,17 +83,17 @@ class Refusals(DdprunCase):
             self.refused(USAGE, [f"'{value}'"], 'true', env={name: value})
 
     def test_programs(self):
-        self.write('plain', 'text\n', 0o644)
+        self.write('plain.txt', 'text\n', 0o644)
         (self.folder / 'directory.py').mkdir()
         for words, *texts in (
                 (['no-such-program'], "'no-such-program'", './no-such-program'),
                 (['./missing'], "'./missing'", 'does not exist'),
-                (['./plain'], "'./plain'", 'chmod +x'),
+                (['./plain.txt'], "'./plain.txt'", 'chmod +x'),
                 ([str(self.tmp)], f"'{self.tmp}'", 'directory'),
                 (['directory.py'], "'directory.py'", 'directory'),
                 (['missing.py'], "'missing.py'"),
                 (['/dev/null'], "'/dev/null'"),
-                (['plain/x'], "'plain/x'"),
+                (['plain.txt/x'], "'plain.txt/x'"),
                 ([''], "''")):
             self.refused(CONFIG, texts, *words)
         self.refused(CONFIG, ["'no-python'"], '-m', 'x', env={'PYTHON_EXEC': 'no-python'})

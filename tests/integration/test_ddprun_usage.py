@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 import unittest
+import zipfile
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -250,6 +251,16 @@ class Programs(DdprunCase):
         self.assertEqual(python(), 'around')
         self.assertEqual(python(VIRTUAL_ENV=active), 'active')
         self.assertEqual(python(VIRTUAL_ENV=active, PYTHON_EXEC=f'{self.folder}/path/bin/python3'), 'path')
+
+    def test_what_python_runs_without_its_suffix(self):
+        text = 'import sys\nprint(*sys.argv)\n'
+        self.write('train_it', text, 0o644)
+        (self.folder / 'folder').mkdir()
+        self.write('folder/__main__.py', text)
+        with zipfile.ZipFile(self.folder / 'app.zip', 'w') as archive:
+            archive.writestr('__main__.py', text)
+        for name in ('train_it', './train_it', 'folder', 'app.zip'):
+            self.assertEqual(self.run_job('--no-prefix', name, '--lr', '1').out, f'{name} --lr 1\n')
 
     def test_a_module_that_is_not_there(self):
         for words in (['-m', 'no_such_module'], ['script.py']):

@@ -38,6 +38,7 @@ static void setup(void)
     setenv("PATH", "bin", 1);
     unsetenv("PYTHON_EXEC");
     unsetenv("VIRTUAL_ENV");
+    unsetenv("CONDA_PREFIX");
 }
 
 static void teardown(void)
@@ -67,6 +68,20 @@ static void resolves(const char *name, bool module, bool no_python, const char *
         used += (size_t)snprintf(line + used, sizeof line - used, " %s", *arg);
     ck_assert_str_eq(line, expected);
     program_finish(&program);
+}
+
+/* The sentence must contain @text, the offending word, and @remedy. */
+static void refused(const char *name, bool module, bool no_python, const char *text,
+                    const char *remedy)
+{
+    char word[64];
+    snprintf(word, sizeof word, "%s", name);
+    char *operands[] = {word, NULL};
+    struct program program;
+    struct ddp_error error = {0};
+    ck_assert_int_ne(program_resolve(operands, NULL, module, no_python, &program, &error), DDP_OK);
+    ck_assert_msg(strstr(error.msg, text) != NULL, "'%s' lacks '%s'", error.msg, text);
+    ck_assert_msg(strstr(error.msg, remedy) != NULL, "'%s' lacks '%s'", error.msg, remedy);
 }
 
 START_TEST(what_is_executed)
@@ -99,26 +114,110 @@ START_TEST(which_python)
 }
 END_TEST
 
+static void write_bytes(const char *name, mode_t mode, const char *bytes, size_t len)
+{
+    int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, bytes, len), (ssize_t)len);
+    close(fd);
+}
+
+static void write_text(const char *name, mode_t mode, const char *text)
+{
+    write_bytes(name, mode, text, strlen(text));
+}
+
+START_TEST(what_python_runs_without_its_suffix)
+{
+    static const char zip[] = "PK\3\4...__main__.py...PK\5\6";
+    static const char *const files[] = {"text",    "shebang", "LOUD.PY",
+                                        "app.zip", "app",     "dir/__main__.py"};
+    ck_assert_int_eq(mkdir("dir", 0700), 0);
+    write_text("text", 0600, "import sys\n");
+    write_text("shebang", 0600, "#!/usr/bin/env python3\nimport sys\n");
+    write_text("LOUD.PY", 0600, "");
+    write_bytes("app.zip", 0600, zip, sizeof zip - 1);
+    write_bytes("app", 0600, zip, sizeof zip - 1);
+    write_text("dir/__main__.py", 0600, "");
+    resolves("text", false, false, "bin/python3: bin/python3 -u text --lr");
+    resolves("./text", false, false, "bin/python3: bin/python3 -u ./text --lr");
+    resolves("shebang", false, false, "bin/python3: bin/python3 -u shebang --lr");
+    resolves("LOUD.PY", false, false, "bin/python3: bin/python3 -u LOUD.PY --lr");
+    resolves("app.zip", false, false, "bin/python3: bin/python3 -u app.zip --lr");
+    resolves("app", false, false, "bin/python3: bin/python3 -u app --lr");
+    resolves("dir", false, false, "bin/python3: bin/python3 -u dir --lr");
+    resolves("./dir/", false, false, "bin/python3: bin/python3 -u ./dir/ --lr");
+    write_text("tool", 0600, "import sys\n"); /* PATH has one, too */
+    resolves("tool", false, false, "bin/tool: tool --lr");
+    unlink("tool");
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        unlink(files[i]);
+    rmdir("dir");
+}
+END_TEST
+
+START_TEST(what_is_no_program_of_python)
+{
+    static const struct {
+        const char *name, *text;
+    } files[] = {{"run.sh", "echo\n"},
+                 {"notes.txt", "import\n"},
+                 {"shell", "#!/bin/sh\n# python\n"},
+                 {"empty", ""},
+                 {"x.zip", "PK\5\6"}};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[32];
+        snprintf(path, sizeof path, "./%s", files[i].name);
+        write_text(path, 0600, files[i].text);
+        refused(path, false, false, "is not executable", "chmod +x");
+        unlink(path);
+    }
+    write_bytes("./binary", 0600, "\177ELF\0", 5);
+    refused("./binary", false, false, "is not executable", "chmod +x");
+    unlink("./binary");
+}
+END_TEST
+
+/* Each activation puts its folder at the begin of PATH. */
+START_TEST(the_environment_that_was_activated_last)
+{
+    char venv[128], conda[128], path[512], expected[512];
+    snprintf(venv, sizeof venv, "%s/venv", dir);
+    snprintf(conda, sizeof conda, "%s/conda", dir);
+    static const char *const folders[] = {"venv", "venv/bin", "conda", "conda/bin"};
+    for (size_t i = 0; i < 4; i++)
+        ck_assert_int_eq(mkdir(folders[i], 0700), 0);
+    write_file("venv/bin/python", 0700); /* and no python3 */
+    write_file("conda/bin/python3", 0700);
+    setenv("VIRTUAL_ENV", venv, 1);
+    setenv("CONDA_PREFIX", conda, 1);
+    const char *const orders[][3] = {{venv, conda, "venv/bin/python"},
+                                     {conda, venv, "conda/bin/python3"}};
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/bin:%s/bin:bin", orders[i][0], orders[i][1]);
+        setenv("PATH", path, 1);
+        snprintf(expected, sizeof expected, "%s/%s: %s/%s -u train.py --lr", dir, orders[i][2], dir,
+                 orders[i][2]);
+        resolves("train.py", false, false, expected);
+    }
+    snprintf(path, sizeof path, "%s/bin:bin", conda); /* VIRTUAL_ENV was set by hand */
+    setenv("PATH", path, 1);
+    snprintf(expected, sizeof expected, "%s/bin/python: %s/bin/python -u train.py --lr", venv,
+             venv);
+    resolves("train.py", false, false, expected);
+    unlink("venv/bin/python");
+    unlink("conda/bin/python3");
+    for (size_t i = 4; i > 0; i--)
+        rmdir(folders[i - 1]);
+}
+END_TEST
+
 START_TEST(a_script_with_a_placeholder_is_looked_for_by_each_worker)
 {
     resolves("part${local_rank}.py", false, false,
              "bin/python3: bin/python3 -u part${local_rank}.py --lr");
 }
 END_TEST
-
-/* The sentence must contain @text, the offending word, and @remedy. */
-static void refused(const char *name, bool module, bool no_python, const char *text,
-                    const char *remedy)
-{
-    char word[64];
-    snprintf(word, sizeof word, "%s", name);
-    char *operands[] = {word, NULL};
-    struct program program;
-    struct ddp_error error = {0};
-    ck_assert_int_ne(program_resolve(operands, NULL, module, no_python, &program, &error), DDP_OK);
-    ck_assert_msg(strstr(error.msg, text) != NULL, "'%s' lacks '%s'", error.msg, text);
-    ck_assert_msg(strstr(error.msg, remedy) != NULL, "'%s' lacks '%s'", error.msg, remedy);
-}
 
 START_TEST(what_is_refused)
 {
@@ -172,7 +271,8 @@ Suite *test_suite(void)
     Suite *suite = suite_create("worker_program");
     TCase *tcase = tcase_create("resolve");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    ADD_TESTS(tcase, what_is_executed, which_python,
+    ADD_TESTS(tcase, what_is_executed, which_python, what_python_runs_without_its_suffix,
+              what_is_no_program_of_python, the_environment_that_was_activated_last,
               a_script_with_a_placeholder_is_looked_for_by_each_worker, what_is_refused,
               a_command_is_described, an_interpreter_that_is_not_there);
     suite_add_tcase(suite, tcase);

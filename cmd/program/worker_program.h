@@ -17,12 +17,14 @@ struct program {
 };
 
 /*
- * @operands are the program and its arguments as the user gave them. "x.py" runs under
- * "python3 -u", with @module anything runs under "python3 -u -m". Other programs, and all with
- * @no_python, are executed; a name without '/' is looked up in PATH.
+ * @operands are the program and its arguments as the user gave them. "x.py", and what else is a
+ * program of Python (python_program.h), runs under "python3 -u", with @module anything runs under
+ * "python3 -u -m". Other programs, and all with @no_python, are executed; a name without '/' is
+ * looked up in PATH.
  *
- * Python is $PYTHON_EXEC; else $VIRTUAL_ENV/bin/python3, of the active environment; else python3 of
- * the environment (venv or conda) in whose bin directory ddprun is installed; else python3 in PATH.
+ * Python is $PYTHON_EXEC; else that of the active environment ($VIRTUAL_ENV, or $CONDA_PREFIX if it
+ * was activated later); else that of the environment (venv or conda) in whose bin directory ddprun
+ * is installed; else python3 in PATH.
  *
  * A failure other than DDP_E_NOMEM means that the program does not exist, is a directory or is not
  * executable; @err says which, and what to try. @argument, if not NULL, comes before the others.

@@ -7,6 +7,7 @@
 #include "error.h"
 #include "mem.h"
 #include "parse.h"
+#include "python_program.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -79,7 +80,9 @@ static ddp_status check_program(const char *path, struct ddp_error *err)
         return cannot_find("program", path, err);
     if (S_ISDIR(st.st_mode))
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "'%s' is a directory, not a program; name a file in it", path);
+                              "'%s' is a directory without a __main__.py, not a program; name a "
+                              "file in it",
+                              path);
     if (!S_ISREG(st.st_mode))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "'%s' is a device or pipe, not a program; name a regular file", path);
@@ -116,67 +119,25 @@ static ddp_status check_script(const char *path, struct ddp_error *err)
         return DDP_OK; /* ${local_rank}: another file for each worker */
     if (stat(path, &st) != 0 || access(path, R_OK) != 0)
         return cannot_find("script", path, err);
-    if (S_ISDIR(st.st_mode))
+    if (S_ISDIR(st.st_mode) && python_program_kind(path) == PYTHON_NONE)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "'%s' is a directory, not a script; name a file in it", path);
+                              "'%s' is a directory without a __main__.py, not a script; name a "
+                              "file in it",
+                              path);
     return DDP_OK;
 }
 
 static bool ends_in(const char *text, const char *end)
 {
     size_t len = strlen(text), end_len = strlen(end);
-    return len > end_len && strcmp(text + len - end_len, end) == 0;
-}
-
-static bool exists_below(const char *folder, const char *name)
-{
-    char *path = ddpi_asprintf("%s/%s", folder, name);
-    bool exists = path != NULL && access(path, F_OK) == 0;
-    ddpi_free(path);
-    return exists;
-}
-
-/* The Python of the environment @folder; NULL: none. */
-static char *python_below(const char *folder)
-{
-    char *path = ddpi_asprintf("%s/bin/python3", folder);
-    if (path != NULL && is_executable_file(path))
-        return path;
-    ddpi_free(path);
-    return NULL;
-}
-
-/* The Python of the environment in whose bin directory ddprun is. A system directory such as
- * /usr/bin is no environment; there the user's PATH decides. */
-static char *python_next_to_ddprun(void)
-{
-    char folder[PATH_MAX];
-    ssize_t len = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    if (len <= 0)
-        return NULL;
-    folder[len] = '\0';
-    for (int level = 0; level < 2; level++) { /* .../bin/ddprun */
-        char *slash = strrchr(folder, '/');
-        if (slash == NULL)
-            return NULL;
-        *slash = '\0';
-    }
-    bool environment = exists_below(folder, "pyvenv.cfg") || exists_below(folder, "conda-meta");
-    return environment ? python_below(folder) : NULL;
-}
-
-static char *python_of_environment(void)
-{
-    const char *active = getenv("VIRTUAL_ENV");
-    char *path = active != NULL && *active != '\0' ? python_below(active) : NULL;
-    return path != NULL ? path : python_next_to_ddprun();
+    return len > end_len && strcasecmp(text + len - end_len, end) == 0;
 }
 
 static ddp_status resolve_python(const char *script, char **ret_path, struct ddp_error *err)
 {
     const char *name = getenv("PYTHON_EXEC");
     bool given = name != NULL && *name != '\0';
-    char *path = given ? NULL : python_of_environment();
+    char *path = given ? NULL : python_program_of_environment();
     if (path != NULL) {
         *ret_path = path;
         return DDP_OK;
@@ -193,16 +154,28 @@ static ddp_status resolve_python(const char *script, char **ret_path, struct ddp
         script, name);
 }
 
+/* As torchrun runs it. A program that PATH has comes before a file of that name. */
+static enum python_kind kind_of(const char *name)
+{
+    if (ends_in(name, ".py"))
+        return python_program_kind(name) == PYTHON_PARTS ? PYTHON_PARTS : PYTHON_FILE;
+    char *path = strchr(name, '/') == NULL ? search_path(name) : NULL;
+    enum python_kind kind = path == NULL ? python_program_kind(name) : PYTHON_NONE;
+    ddpi_free(path);
+    return kind;
+}
+
 ddp_status program_resolve(char **operands, char *argument, bool module, bool no_python,
                            struct program *ret_program, struct ddp_error *err)
 {
     static char unbuffered[] = "-u", as_module[] = "-m";
-    bool python = module || (!no_python && ends_in(operands[0], ".py"));
+    enum python_kind kind = no_python || module ? PYTHON_NONE : kind_of(operands[0]);
+    bool python = module || kind != PYTHON_NONE;
     if (*operands[0] == '\0')
         return ddpi_error_set(err, DDP_E_INVALID,
                               "the name of the program is empty (''); is the shell variable that "
                               "should hold it unset?");
-    ddp_status status = python && !module ? check_script(operands[0], err) : DDP_OK;
+    ddp_status status = kind != PYTHON_NONE ? check_script(operands[0], err) : DDP_OK;
     char *path = NULL;
     if (status == DDP_OK)
         status = python ? resolve_python(operands[0], &path, err)
@@ -229,7 +202,7 @@ ddp_status program_resolve(char **operands, char *argument, bool module, bool no
         argv[used++] = argument;
     memcpy(argv + used, operands + 1, (count - 1) * sizeof *operands);
     *ret_program = (struct program){
-        .path = path, .argv = argv, .interprets = python, .script = python && !module};
+        .path = path, .argv = argv, .interprets = python, .script = kind == PYTHON_FILE};
     return DDP_OK;
 }
 
