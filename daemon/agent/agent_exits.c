@@ -40,6 +40,14 @@ static void blame_dying(struct agent *agent, struct worker_proc *worker)
     agent->hooks.failed(agent->hooks.ctx, &failure);
 }
 
+/* It may have killed @agent->root, or one that this needs, such as a helper that loads data. */
+static void blame_oom_killer(struct agent *agent, int wait_status)
+{
+    uint64_t kills = oom_kills_new(&agent->oom);
+    agent->root_oom = kills > 0 && WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL;
+    agent->oom_others = kills - agent->root_oom;
+}
+
 static void take_exit(struct agent *agent, struct worker_proc *worker, int wait_status)
 {
     if (worker->aborts_with != 0)
@@ -57,8 +65,7 @@ static void take_exit(struct agent *agent, struct worker_proc *worker, int wait_
         (worker_proc_failed(worker) && agent->cause == AGENT_CAUSE_NONE)) {
         agent_set_cause(agent, AGENT_CAUSE_WORKER);
         agent->root = worker;
-        agent->root_oom = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) == SIGKILL &&
-                          oom_kills_new(&agent->oom) > 0;
+        blame_oom_killer(agent, wait_status);
         agent_report_failure(agent);
     }
     if (worker_proc_failed(worker))

@@ -18,6 +18,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,6 +65,14 @@ static size_t stderr_tail(const struct worker_proc *worker, char *out)
     if (len == 0 && worker->log_files[1] != NULL)
         len = read_file_end(worker->log_files[1], out, TAIL_SIZE);
     return ddpi_text_plain(out, len);
+}
+
+/* A file that a worker writes to by itself: the agent sees no error. */
+static bool has_no_space(const char *path)
+{
+    struct statvfs stat;
+    return path != NULL && statvfs(path, &stat) == 0 &&
+           (geteuid() == 0 ? stat.f_bfree : stat.f_bavail) == 0;
 }
 
 static int by_time_from_root(const void *a, const void *b)
@@ -132,6 +141,8 @@ static void report_worker_failure(struct agent *agent)
     ddpi_buf_init(&gpu_faults, 64 * 1024);
 
     root.oom = agent->root_oom;
+    root.oom_others = agent->oom_others;
+    root.log_full = has_no_space(root.stderr_log);
     if (tail != NULL) {
         root.stderr_tail = tail;
         root.stderr_tail_len = stderr_tail(agent->root, tail);

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-enum { STDERR_LINES = 20, TRACEBACK_LINES = 40, LINE_SHOWN = 2000, WORKERS_SHOWN = 8 };
+enum { STDERR_LINES = 20, TRACEBACK_LINES = 40, LINE_SHOWN = 400, WORKERS_SHOWN = 8 };
 
 static bool add_text(struct ddpi_buf *out, const char *format, ...) DDP_PRINTF(2, 3);
 
@@ -127,8 +127,11 @@ static bool add_rest_of_stderr(const struct report_worker *worker, struct excerp
 static bool add_stderr(const struct report_worker *worker, struct ddpi_buf *out)
 {
     struct excerpt traceback;
+    if (worker->log_full && !add_text(out, "  what it wrote to stderr may be lost: the file system "
+                                           "of its log has no space left\n"))
+        return false;
     if (worker->stderr_tail_len == 0)
-        return add_text(out, "  it wrote nothing to stderr\n");
+        return worker->log_full || add_text(out, "  it wrote nothing to stderr\n");
     if (worker->error_traceback != NULL &&
         excerpt_find(worker->stderr_tail, worker->stderr_tail_len, worker->error_traceback,
                      &traceback))
@@ -158,6 +161,16 @@ static bool add_gpus(const struct report *report, struct ddpi_buf *out)
            ddpi_buf_append(out, report->gpu_faults, report->gpu_faults_len);
 }
 
+static bool add_oom_others(const struct report_worker *worker, struct ddpi_buf *out)
+{
+    uint64_t kills = worker->oom_others;
+    return kills == 0 ||
+           add_text(out,
+                    "  before that the kernel's out-of-memory killer had killed %" PRIu64
+                    " process%s, such as a child of this rank\n",
+                    kills, kills == 1 ? "" : "es");
+}
+
 static bool add_root(const struct report *report, struct ddpi_buf *out)
 {
     const struct report_worker *root = report->root;
@@ -168,7 +181,8 @@ static bool add_root(const struct report *report, struct ddpi_buf *out)
                     ran) &&
            add_text(out, " (local rank %" PRIu32 ", pid %d, host %s)\n", root->local_rank,
                     (int)root->pid, report->host) &&
-           add_gpus(report, out) && add_error_file(root, out) && add_stderr(root, out) &&
+           add_oom_others(root, out) && add_gpus(report, out) && add_error_file(root, out) &&
+           add_stderr(root, out) &&
            hint_add(root->wait_status, root->stderr_tail, root->stderr_tail_len,
                     report->interpreter, out) &&
            add_logs(root, out);

@@ -21,9 +21,10 @@ struct report_worker {
     uint32_t local_rank;
     pid_t pid;
     int wait_status;
-    bool by_us;  /* stopped by ddprun */
-    bool forced; /* it had to be killed */
-    bool oom;    /* killed by the kernel's out-of-memory killer */
+    bool by_us;          /* stopped by ddprun */
+    bool forced;         /* it had to be killed */
+    bool oom;            /* killed by the kernel's out-of-memory killer */
+    uint64_t oom_others; /* processes that it killed before, such as children of this worker */
     uint64_t ran_us;
     uint64_t after_root_us;  /* how long after the first failure it ended */
     uint64_t before_root_us; /* or before it */
@@ -31,6 +32,7 @@ struct report_worker {
     size_t stderr_tail_len;
     const char *stderr_log;
     const char *stdout_log;
+    bool log_full;             /* the file system of @stderr_log has no space left */
     const char *error_message; /* from its error file */
     const char *error_traceback;
     const char *error_file_note; /* why its error file could not be read */

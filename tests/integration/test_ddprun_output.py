@@ -8,6 +8,7 @@ import resource
 import select
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import unittest
@@ -260,6 +261,22 @@ class Destinations(DdprunCase):
     def run_to_logs(self, *words, workers=3):
         return self.run_job(f'--nproc-per-node={workers}', f'--log-dir={self.folder}/logs',
                             *words, 'sh', '-c', self.WRITE)
+
+    def test_a_full_disk_is_named(self):
+        if os.geteuid() != 0:
+            self.skipTest('only root can mount a small disk')
+        logs = self.folder / 'small'
+        logs.mkdir()
+        mounted = subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=64k', 'none', logs], capture_output=True, text=True,
+                                 check=False)
+        if mounted.returncode != 0:
+            self.skipTest('a small disk cannot be mounted here: ' + mounted.stderr.strip())
+        self.addCleanup(subprocess.run, ['umount', '--lazy', logs], check=True)
+        job = self.run_job(f'--log-dir={logs}', '--redirects=3', 'sh', '-c',
+                           f'cat /dev/zero > {logs}/rest; echo why >&2; exit 3')
+        self.assertEqual(job.code, 3, job.err)
+        self.assertIn('what it wrote to stderr may be lost: the file system of its log has no space left', job.err)
+        self.assertNotIn('it wrote nothing', job.err)
 
     def test_redirects_per_rank(self):
         job = self.run_to_logs('--redirects=0:3,1:2')

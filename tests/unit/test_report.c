@@ -286,6 +286,38 @@ START_TEST(the_note_cannot_drive_the_terminal)
 }
 END_TEST
 
+START_TEST(a_full_disk_may_have_taken_the_words)
+{
+    struct report_worker root = plain_root;
+    root.stderr_log = "log";
+    root.log_full = true;
+    reports(&root, "ddprun: rank 3 failed first: exit code 7, after 12.3 s"
+                   " (local rank 1, pid 4242, host node1)\n"
+                   "  what it wrote to stderr may be lost: the file system of its log has no space "
+                   "left\n"
+                   "  its log: log\n");
+    root.stderr_tail = "some\n";
+    root.stderr_tail_len = 5;
+    char *text = text_of(&root, NULL, 0);
+    ck_assert_ptr_nonnull(strstr(text, "no space left\n  its last lines of stderr:\n  | some\n"));
+    free(text);
+}
+END_TEST
+
+START_TEST(a_child_may_have_had_no_memory)
+{
+    struct report_worker root = plain_root;
+    root.oom_others = 1;
+    reports(&root,
+            "ddprun: rank 3 failed first: exit code 7, after 12.3 s"
+            " (local rank 1, pid 4242, host node1)\n"
+            "  before that the kernel's out-of-memory killer had killed 1 process, such as a "
+            "child of this rank\n"
+            "  it wrote nothing to stderr\n"
+            "  its log: not kept; '--log-dir=DIR --tee=3' keeps one per rank\n");
+}
+END_TEST
+
 START_TEST(only_the_last_lines_are_shown)
 {
     char tail[30 * 3], expected[30 * 7];
@@ -313,8 +345,8 @@ START_TEST(a_very_long_line_is_cut)
     root.stderr_tail = tail;
     root.stderr_tail_len = sizeof tail;
     char *text = text_of(&root, NULL, 0);
-    ck_assert_ptr_nonnull(strstr(text, "xxx ... (500 bytes more)\n"));
-    ck_assert_uint_lt(strlen(text), 2300);
+    ck_assert_ptr_nonnull(strstr(text, "xxx ... (2100 bytes more)\n"));
+    ck_assert_uint_lt(strlen(text), 700);
     free(text);
 }
 END_TEST
@@ -438,7 +470,8 @@ Suite *test_suite(void)
         tcase, causes, a_silent_exit, times_have_a_fitting_unit, stderr_and_logs,
         what_an_end_most_likely_means, what_is_known_of_gpus_comes_first, a_traceback_is_shown_once,
         the_traceback_is_preferred_to_the_message, control_characters_are_spelled_out,
-        the_note_cannot_drive_the_terminal, only_the_last_lines_are_shown, a_very_long_line_is_cut,
+        the_note_cannot_drive_the_terminal, a_full_disk_may_have_taken_the_words,
+        a_child_may_have_had_no_memory, only_the_last_lines_are_shown, a_very_long_line_is_cut,
         a_very_long_path_keeps_its_end, consequences_follow_in_the_order_given,
         who_ended_well_before_is_named, of_many_the_rest_is_counted, without_memory_it_says_so);
     suite_add_tcase(suite, tcase);
