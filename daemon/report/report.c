@@ -193,9 +193,10 @@ static bool add_other(const struct report_worker *worker, struct ddpi_buf *out)
     char cause[160], later[32];
     report_cause(worker, cause, sizeof cause);
     report_duration(worker->after_root_us, later, sizeof later);
-    const char *how = worker->forced  ? "did not stop in time, "
-                      : worker->by_us ? "stopped by ddprun, "
-                                      : "";
+    const char *how = worker->forced                   ? "did not stop in time, "
+                      : worker->by_us                  ? "stopped by ddprun, "
+                      : WIFEXITED(worker->wait_status) ? "exited by itself, "
+                                                       : "";
     return add_text(out, "  then rank %" PRIu32 ": %s%s, %s later (pid %d)\n", worker->rank, how,
                     cause, later, (int)worker->pid);
 }

@@ -9,6 +9,7 @@
 #include "main_program.h"
 #include "mem.h"
 #include "proc_stat.h"
+#include "reap.h"
 
 #include <signal.h>
 #include <sys/syscall.h>
@@ -160,6 +161,7 @@ void worker_proc_stop(struct worker_proc *worker, int sig, enum signal_scope sco
     unsigned to = sig == SIGKILL ? WORKER_KILLING : WORKER_STOPPING;
     if (!worker_proc_alive(worker))
         return;
+    worker->dying = worker->dying || reap_is_failing(worker->pid);
     if (scope == SIGNAL_MAIN)
         stop_main_program(worker, sig);
     else

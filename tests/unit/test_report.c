@@ -391,7 +391,7 @@ START_TEST(consequences_follow_in_the_order_given)
                      " (SIGKILL), after 12.3 s (local rank 1, pid 4242, host node1)\n"
                      "  it wrote nothing to stderr\n"
                      "  its log: not kept; '--log-dir=DIR --tee=3' keeps one per rank\n"
-                     "  then rank 2: exit code 1, 800 us later (pid 12)\n"
+                     "  then rank 2: exited by itself, exit code 1, 800 us later (pid 12)\n"
                      "  then rank 0: stopped by ddprun, killed by SIGTERM (Terminated), 1.5 ms"
                      " later (pid 10)\n"
                      "  then rank 1: did not stop in time, killed by SIGKILL (Killed), 30.0 s"
@@ -420,7 +420,7 @@ START_TEST(who_ended_well_before_is_named)
                "keeps one per rank\n"
                "  before that rank 1 ended with exit code 0, 3.1 ms earlier (pid 11)\n"
                "  before that rank 0 ended with exit code 0, 2.0 s earlier (pid 10)\n"
-               "  then rank 2: exit code 1, 0 us later (pid 12)\n"));
+               "  then rank 2: exited by itself, exit code 1, 0 us later (pid 12)\n"));
     ddpi_buf_finish(&out);
 }
 END_TEST
@@ -431,12 +431,14 @@ START_TEST(of_many_the_rest_is_counted)
     for (uint32_t i = 0; i < 64; i++)
         others[i] = (struct report_worker){.rank = i, .wait_status = EXITED(1)};
     char *text = text_of(&plain_root, others, 8);
-    ck_assert_ptr_nonnull(strstr(text, "  then rank 7: exit code 1, 0 us later (pid 0)\n"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "  then rank 7: exited by itself, exit code 1, 0 us later (pid 0)\n"));
     ck_assert_ptr_null(strstr(text, "others"));
     free(text);
     text = text_of(&plain_root, others, 64);
-    ck_assert_ptr_nonnull(strstr(text, "  then rank 6: exit code 1, 0 us later (pid 0)\n"
-                                       "  and 57 others\n"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "  then rank 6: exited by itself, exit code 1, 0 us later (pid 0)\n"
+                     "  and 57 others\n"));
     ck_assert_ptr_null(strstr(text, "then rank 7:"));
     free(text);
 }

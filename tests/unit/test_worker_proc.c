@@ -157,6 +157,20 @@ START_TEST(stopped)
 }
 END_TEST
 
+/* It was about to end when it was told to. */
+START_TEST(stopped_too_late)
+{
+    siginfo_t info;
+    start("exit 41");
+    ck_assert_int_eq(waitid(P_PID, (id_t)worker.pid, &info, WEXITED | WNOWAIT), 0);
+    worker_proc_stop(&worker, SIGTERM, SIGNAL_MAIN);
+    ck_assert_uint_eq(worker.sm.state, WORKER_RUNNING);
+    worker_proc_stop(&worker, SIGKILL, SIGNAL_GROUP);
+    ends(WORKER_RUNNING);
+    ck_assert_int_eq(worker_proc_exit_code(&worker), 41);
+}
+END_TEST
+
 START_TEST(killed_after_stopping)
 {
     start("trap '' TERM; while :; do sleep 100; done");
@@ -297,7 +311,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("worker_proc");
     tcase_add_checked_fixture(tcase, init, finish);
     ADD_TESTS(tcase, the_table_is_valid, a_new_worker_is_idle, success_by_itself, failure_by_itself,
-              death_by_itself, stopped, killed_after_stopping, killed_at_once,
+              death_by_itself, stopped, stopped_too_late, killed_after_stopping, killed_at_once,
               forwarding_is_no_move, the_whole_group_is_signalled, a_stop_is_for_the_main_program,
               a_worker_is_used_again, a_worker_that_cannot_be_watched_leaks_nothing,
               a_worker_that_is_left_behind_leaves_no_handle);
