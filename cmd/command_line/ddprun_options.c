@@ -464,6 +464,7 @@ const struct option_table ddprun_option_table = {
     .options = table,
     .count = sizeof table / sizeof *table,
     .foreign = ddprun_foreign_options,
+    .runs_program = true,
     .taken = note_source,
 };
 
@@ -501,6 +502,18 @@ static void settle_on(uint64_t *option_ms, uint64_t conf_ms, uint64_t standard_m
 {
     if (*option_ms == NOT_GIVEN)
         *option_ms = conf_ms != NOT_GIVEN ? conf_ms : standard_ms;
+}
+
+const char *ddprun_options_misplaced(char *const *operands)
+{
+    static const char *const groups[] = {JOB, MEETING, RESTART};
+    for (size_t i = 1; operands[0] != NULL && operands[i] != NULL; i++) {
+        const struct option *option = options_find(&ddprun_option_table, operands[i]);
+        for (size_t j = 0; option != NULL && j < sizeof groups / sizeof *groups; j++)
+            if (strcmp(option->group, groups[j]) == 0)
+                return operands[i];
+    }
+    return NULL;
 }
 
 bool ddprun_options_have_hosts(const struct ddprun_options *options)

@@ -134,6 +134,11 @@ void ddprun_options_init(struct ddprun_options *options);
 /* Whether the job runs on hosts that are listed, and started from here. */
 bool ddprun_options_have_hosts(const struct ddprun_options *options);
 
+/* The first argument of the program that is written like an option of ddprun which says how many
+ * workers there are, where they meet, or what follows a failure; NULL: there is none. @operands are
+ * the program and its arguments. Programs often have options of the other groups themselves. */
+const char *ddprun_options_misplaced(char *const *operands);
+
 /* Whether a scheduler decides where the nodes meet, as neither an option nor a variable of torchrun
  * does; and what it says, for a process that it has started on each node. Strings of @job are
  * borrowed. */

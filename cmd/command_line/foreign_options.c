@@ -67,6 +67,7 @@ const struct option_foreign ddprun_foreign_options[] = {
     {"--min-np", "horovodrun", ELASTIC},
     {"--max-np", "horovodrun", ELASTIC},
     {"--slots-per-host", "horovodrun", WORKERS},
+    {"--reset-limit", "horovodrun", "use --max-restarts=N"},
     {"--network-interface", "horovodrun", "use --local-addr=ADDRESS"},
     {"--gloo", "horovodrun", NOTHING},
     {"-p", "horovodrun and srun",

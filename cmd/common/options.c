@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { NAME_MAX_LEN = 64, OPTIONS_MAX = 96, HELP_COLUMN = 34, HELP_WIDTH = 98 };
+enum { NAME_MAX_LEN = 64, OPTIONS_MAX = 96, EDITS_MAX = 2, HELP_COLUMN = 34, HELP_WIDTH = 98 };
 
 ddp_status option_text(const struct option *option, const char *text, void *field,
                        struct ddp_error *err)
@@ -123,17 +123,18 @@ static size_t edit_distance(const char *a, const char *b, size_t b_len)
     return row[b_len];
 }
 
-/* The option that begins with @name, or else the most similar name. */
+/* The option that may have been meant: it begins with @name, or is at most two edits away, of which
+ * a short name has not got enough. NULL: none is like it. */
 static const struct option *nearest_option(const struct option_table *table, const char *name,
-                                           size_t len, size_t *ret_distance)
+                                           size_t len)
 {
-    const struct option *best = table->options;
-    *ret_distance = SIZE_MAX;
-    for (size_t i = 0; i<table->count && * ret_distance> 0; i++) {
+    const struct option *best = NULL;
+    size_t least = len < 2 ? 0 : len < 4 ? 2 : EDITS_MAX + 1; /* more than it may be away */
+    for (size_t i = 0; i < table->count && least > 0; i++) {
         const char *full = table->options[i].name;
-        size_t d = len > 0 && name_begins(full, name, len) ? 0 : edit_distance(full, name, len);
-        if (d < *ret_distance) {
-            *ret_distance = d;
+        size_t d = len > 2 && name_begins(full, name, len) ? 0 : edit_distance(full, name, len);
+        if (d < least) {
+            least = d;
             best = &table->options[i];
         }
     }
@@ -162,18 +163,21 @@ static const struct option_foreign *find_foreign_word(const struct option_table 
 static ddp_status unknown_option(const struct option_table *table, const char *word,
                                  const char *name, size_t len, struct ddp_error *err)
 {
-    size_t away;
     const struct option_foreign *row = find_foreign_word(table, word);
     if (row != NULL)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "there is no option '%.*s' here, unlike in %s; %s",
                               (int)(name - word) + (int)len, word, row->of, row->instead);
-    const struct option *near = nearest_option(table, name, len, &away);
-    return ddpi_error_set(err, DDP_E_INVALID,
-                          "there is no option '%.*s'; %s '--%s'%s ('%s --help' lists all)",
-                          (int)(name - word) + (int)(len < 200 ? len : 200), word,
-                          away <= len / 3 + 1 ? "did you mean" : "the nearest is", near->name,
-                          away <= len / 3 + 1 ? "?" : "", table->program);
+    const struct option *near = nearest_option(table, name, len);
+    int shown = (int)(name - word) + (int)(len < 200 ? len : 200);
+    if (near != NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "there is no option '%.*s'; did you mean '--%s'? ('%s --help' lists "
+                              "all)",
+                              shown, word, near->name, table->program);
+    return ddpi_error_set(
+        err, DDP_E_INVALID, "there is no option '%.*s'%s ('%s --help' lists all)", shown, word,
+        table->runs_program ? "; options of the program go after it" : "", table->program);
 }
 
 static size_t dashes(const char *word)
@@ -320,6 +324,22 @@ static ddp_status parse_word(const struct option_table *table, int argc, char **
     return status;
 }
 
+/* As exit codes of Python's subprocess are written; no option begins with a digit. */
+static bool is_negative_number(const char *word)
+{
+    return word[0] == '-' && word[1] != '\0' && word[1 + strspn(word + 1, "0123456789")] == '\0';
+}
+
+const struct option *options_find(const struct option_table *table, const char *word)
+{
+    size_t len = strncmp(word, "--", 2) == 0 ? strcspn(word + 2, "=") : 0;
+    for (size_t i = 0; i < table->count && len > 0; i++)
+        if (name_begins(table->options[i].name, word + 2, len) &&
+            table->options[i].name[len] == '\0')
+            return &table->options[i];
+    return NULL;
+}
+
 ddp_status options_parse(const struct option_table *table, int argc, char **argv, char *const *envp,
                          void *config, int *ret_operand, struct ddp_error *err)
 {
@@ -328,7 +348,7 @@ ddp_status options_parse(const struct option_table *table, int argc, char **argv
     int at = 1;
     assert(table->count <= OPTIONS_MAX);
     for (; status == DDP_OK && !last && at < argc; at++) {
-        if (argv[at][0] != '-' || argv[at][1] == '\0')
+        if (argv[at][0] != '-' || argv[at][1] == '\0' || is_negative_number(argv[at]))
             break;
         if (strcmp(argv[at], "--") == 0) {
             at++;

@@ -50,6 +50,7 @@ struct option_table {
     const struct option *options;
     size_t count;
     const struct option_foreign *foreign; /* NULL: none */
+    bool runs_program;                    /* its first operand, which has options of its own */
     /* Called with each value that is taken, and the variable that it is from, of @len bytes; NULL:
      * the command line. NULL: nobody wants to know. */
     void (*taken)(void *config, const struct option *option, const char *variable, size_t len,
@@ -69,15 +70,18 @@ ddp_status option_choice(const struct option *, const char *, void *, struct ddp
 ddp_status option_show(const struct option *, const char *, void *, struct ddp_error *);
 
 /*
- * Fill @config from the command line up to the first operand, whose index goes to *@ret_operand
- * (argc if there is none; "--" and an option_show also end the options), then set the other options
- * from the environment. Values point into argv and envp.
+ * Fill @config from the command line up to the first operand (a negative number is one), whose
+ * index goes to *@ret_operand (argc if there is none; "--" and an option_show also end the
+ * options), then set the other options from the environment. Values point into argv and envp.
  *
  * DDP_E_INVALID: the error names the option or variable, the invalid text and the remedy.
  */
 DDP_MUST_CHECK ddp_status options_parse(const struct option_table *table, int argc, char **argv,
                                         char *const *envp, void *config, int *ret_operand,
                                         struct ddp_error *err);
+
+/* The option whose long name @word is, up to a '='; NULL: none. */
+const struct option *options_find(const struct option_table *table, const char *word);
 
 /* Print all options by group, for --help and as the OPTIONS section of a man page. */
 void options_print_help(const struct option_table *table, FILE *out);

@@ -209,6 +209,15 @@ static int run_on_hosts(struct ddprun_options *options, char **argv, char **oper
     return launch_hosts(options, argv + 1, words, operands);
 }
 
+static void say_misplaced(char *const *operands)
+{
+    const char *word = ddprun_options_misplaced(operands);
+    if (word != NULL)
+        print_message("'%s' comes after the program '%s' and is passed to it; an option of ddprun "
+                      "comes before the program",
+                      word, operands[0]);
+}
+
 static void print_help(void)
 {
     fputs(usage_text, stdout);
@@ -245,8 +254,11 @@ static int carry_out(int argc, char **argv, struct leash *leash)
                        "workers, 'ddprun -h' shows more");
         return ddprun_fail(EXIT_USAGE, &err);
     } else if (ddprun_options_have_hosts(&options)) {
+        say_misplaced(argv + operand);
         return run_on_hosts(&options, argv, argv + operand);
     } else {
+        if (!options.leash)
+            say_misplaced(argv + operand);
         return run_job(&options, leash, argv, argv + operand);
     }
     return fflush(stdout) == 0 ? 0 : 1;

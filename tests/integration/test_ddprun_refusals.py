@@ -29,6 +29,10 @@ class Refusals(DdprunCase):
             self.refused(USAGE, [f"'{word.split('=')[0]}'", near], word, 'true')
         self.refused(USAGE, ["'--zzzzzzzzzzzz'", '--help'], '--zzzzzzzzzzzz', 'true')
         self.refused(USAGE, ["'-q'", '--help'], '-q', 'true')
+        for words in (['--lr', '0.1'], ['--quiet'], ['--config=x'], ['-v']):
+            word = words[0].partition('=')[0]
+            self.refused(USAGE, [f"there is no option '{word}'; options of the program go after it ('ddprun --help'"],
+                         *words, 'train.py')
         self.refused(USAGE, ["'--no'", '--no', 'write more'], '--no', 'true')
 
     def test_what_other_launchers_call_otherwise(self):

@@ -252,6 +252,14 @@ class Programs(DdprunCase):
         self.assertEqual(python(VIRTUAL_ENV=active), 'active')
         self.assertEqual(python(VIRTUAL_ENV=active, PYTHON_EXEC=f'{self.folder}/path/bin/python3'), 'path')
 
+    def test_an_option_behind_the_program_is_remarked(self):
+        for words in (['--nproc-per-node=2'], ['-q', '--max-restarts', '3', '--nnodes=2']):
+            job = self.run_job('true', *words)
+            word = next(word for word in words if word.startswith('--'))
+            self.assertEqual((job.code, job.err), (0, f"ddprun: '{word}' comes after the program 'true' and is passed to it; "
+                                                      'an option of ddprun comes before the program\n'))
+        self.assertEqual(self.run_job('true', '--log-dir=x', '--help', '--nproc', '--', 'nnodes').err, '')
+
     def test_what_python_runs_without_its_suffix(self):
         text = 'import sys\nprint(*sys.argv)\n'
         self.write('train_it', text, 0o644)

@@ -137,9 +137,10 @@ START_TEST(an_unknown_option_gets_the_nearest)
 {
     BAD("--full-cuont=3", no_env, "'--full-cuont'", "did you mean '--full-count'?");
     BAD("--Loud", no_env, "'--Loud'", "did you mean '--loud'?");
-    BAD("--bogus=1", no_env, "'--bogus'", "the nearest is '--", "tool --help");
+    BAD("--bogus=1", no_env, "there is no option '--bogus' ('tool --help' lists all)");
     BAD("-puase=3", no_env, "'-puase'", "did you mean '--pause'?");
-    BAD("-x", no_env, "'-x'", "the nearest is '--");
+    BAD("-x", no_env, "there is no option '-x' ('tool --help' lists all)");
+    BAD("-fo", no_env, "there is no option '-fo' (");
     BAD("--full", no_env, "'--full'", "--full-name or --full-count");
 }
 END_TEST
