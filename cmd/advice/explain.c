@@ -60,9 +60,13 @@ static const struct explanation codes[] = {
      "start the missing nodes, mend those left out and 'ddpctl admit' them, lower MIN of "
      "--nnodes=MIN:MAX, or give a longer --join-timeout",
      "yes"},
-    {77, 77, "ddprun", "the store refused this node: its token is another one",
-     "compare the files that 'ddpctl token show-path' names on both machines",
-     "copy the file from the store's machine over that of this one", "no"},
+    {77, 77, "ddprun",
+     "the store refused this node: its token is another one, or a program that is no store of "
+     "ddprun has the port",
+     "the line on standard error says which; compare the files that 'ddpctl token show-path' names "
+     "on both machines",
+     "copy the file from the store's machine over that of this one; or name another endpoint",
+     "no"},
     {78, 78, "ddprun", "the job cannot run on this machine",
      "the line on standard error says what is missing: a program, a GPU, a port, a folder, a "
      "limit; "
@@ -78,7 +82,12 @@ static const struct explanation codes[] = {
      "the report has the last lines of the worker", "chmod +x the program", "no"},
     {127, 127, "worker", "a worker, or its shell, did not find a program",
      "the report has the last lines of the worker", "correct the path, or PATH", "no"},
-    {1, 125, "worker", "the worker that failed first exited with this code",
+    {255, 255, "worker",
+     "the worker that failed first exited with -1, as sys.exit(-1) does; or ssh, in front of "
+     "ddprun, has failed",
+     "the report on standard error says 'exit code 255'; without a report it was ssh",
+     "look for the cause in the report, or try ssh alone", "as you like"},
+    {1, 254, "worker", "the worker that failed first exited with this code",
      "the report on standard error names its rank, and quotes its last lines; --log-dir=DIR "
      "--tee=3 "
      "keeps all of them",
@@ -91,7 +100,8 @@ static const struct {
     const char *meaning, *confirm, *remedy, *requeue;
 } signals[] = {
     {SIGINT, "Ctrl-C ended the job, or its launcher got SIGINT",
-     "on the other nodes 130 means that one was ended so", "start it again", "no"},
+     "on the other nodes 130 means that one was ended so",
+     "nothing, if somebody meant it; else start it again", "no"},
     {SIGTERM, "SIGTERM ended the job: kill, a scheduler at its time limit, or 'ddpctl stop'",
      "the log of the scheduler, and 'ddpctl status'",
      "ask the scheduler for a signal before its limit (Slurm: --signal=USR1@120), and save there",
@@ -126,9 +136,15 @@ static struct explanation explain_signal(int sig)
                                 signals[i].requeue};
 }
 
+/* The kernel's, also those without a name; a worker cannot be killed by others. */
+static bool is_signal(int sig)
+{
+    return sig > 0 && sig <= SIGRTMAX;
+}
+
 static struct explanation explain_code(int code)
 {
-    if (code > 128)
+    if (is_signal(code - 128))
         return explain_signal(code - 128);
     size_t i = 0;
     while (i < CODES - 1 && (code < codes[i].from || code > codes[i].to))
@@ -136,13 +152,17 @@ static struct explanation explain_code(int code)
     return codes[i];
 }
 
-/* "137", or the name of a signal: "SIGKILL", "KILL". */
+/* "137", or a signal: "SIGKILL", "KILL", and "-9", as Python and torchrun print it. */
 static ddp_status parse_code(const char *text, int *ret, struct ddp_error *err)
 {
     int64_t value;
     const char *name = strncmp(text, "SIG", 3) == 0 ? text + 3 : text;
     if (ddpi_parse_int(text, 0, 255, &value, NULL) == DDP_OK && value != 128) {
         *ret = (int)value;
+        return DDP_OK;
+    }
+    if (ddpi_parse_int(text, -SIGRTMAX, -1, &value, NULL) == DDP_OK) {
+        *ret = 128 - (int)value;
         return DDP_OK;
     }
     for (int sig = 1; sig < NSIG; sig++) {
@@ -154,12 +174,12 @@ static ddp_status parse_code(const char *text, int *ret, struct ddp_error *err)
     }
     return ddpi_error_set(
         err, DDP_E_INVALID,
-        "'%.64s' is neither an exit code from 0 to 255 nor a signal such as SIGKILL", text);
+        "'%.64s' is neither an exit code from 0 to 255 nor a signal such as SIGKILL or -9", text);
 }
 
 static void print_text(int code, const struct explanation *is)
 {
-    const char *known = code > 128 ? sigabbrev_np(code - 128) : NULL;
+    const char *known = is_signal(code - 128) ? sigabbrev_np(code - 128) : NULL;
     printf("%d%s%s: %s\n", code, known != NULL ? " = 128 + SIG" : "", known != NULL ? known : "",
            is->meaning);
     printf("  to make sure: %s\n  what to do:   %s\n  run it again: %s\n", is->confirm, is->remedy,

@@ -18,7 +18,7 @@ def explain(*words):
 
 class Explain(unittest.TestCase):
     def test_every_code_has_an_answer(self):
-        for code in [*range(128), *range(129, 193)]:
+        for code in [*range(128), *range(129, 256)]:
             done = explain('--json', code)
             self.assertEqual((done.returncode, done.stderr), (0, ''), code)
             answer = json.loads(done.stdout)
@@ -38,10 +38,13 @@ class Explain(unittest.TestCase):
         self.assertTrue(done.stdout.startswith('137 = 128 + SIGKILL: the kernel killed a worker for lack of memory'))
         self.assertEqual(done.stdout, explain('SIGKILL').stdout)
         self.assertEqual(done.stdout, explain('KILL').stdout)
+        self.assertEqual(done.stdout, explain('-9').stdout)
         self.assertIn('A worker may exit with 75 too', explain(75).stdout)
+        self.assertIn('sys.exit(-1)', explain(255).stdout)
+        self.assertIn('200: the worker that failed first exited with this code', explain(200).stdout)
 
     def test_what_is_no_code(self):
-        for word in ('256', '-1', 'x', '128', '1.5', 'SIGNOPE'):
+        for word in ('256', '-99', 'x', '128', '1.5', 'SIGNOPE'):
             done = explain('--', word)
             self.assertEqual((done.returncode, done.stdout), (2, ''))
             self.assertIn(f"'{word}'", done.stderr)
