@@ -391,6 +391,7 @@ static void invalid_arguments(struct world *world, uint32_t rank, ddp_comm *comm
                    "must be equal");
     expect_invalid(ddp_reduce(comm, v, NULL, 4, DDP_FLOAT32, DDP_SUM, rank, NULL, &e), &e, "NULL");
     expect_invalid(ddp_reduce(comm, v, v, 4, DDP_FLOAT32, DDP_SUM, 2, NULL, &e), &e, "root 2");
+    expect_invalid(ddp_broadcast(comm, v, 4, DDP_FLOAT32, (uint32_t)-1, NULL, &e), &e, "root -1 ");
     expect_invalid(ddp_all_gather(comm, v, v, half, DDP_FLOAT32, NULL, &e), &e, "too many");
     expect_invalid(ddp_all_gather(comm, v + 4 * (1 - rank), v, 4, DDP_FLOAT32, NULL, &e), &e,
                    "this rank's part of recv");

@@ -161,10 +161,11 @@ static void disagree(struct world *world, uint32_t rank, ddp_comm *comm)
         uint32_t ranks[2], count;
         const char *text;
     } wrong[] = {{{rank, 9}, 2, "rank 9 of the list does not exist among 3 ranks"},
+                 {{rank, (uint32_t)-1}, 2, "rank -1 of the list does not exist among 3 ranks"},
                  {{rank, rank}, 2, "is in the list of ranks twice"},
                  {{(rank + 1) % 3, (rank + 2) % 3}, 2, "is not in the list of ranks"},
                  {{0, 0}, 0, "is not in the list of ranks"}};
-    for (unsigned i = 0; i < 4; i++) {
+    for (unsigned i = 0; i < 5; i++) {
         status = ddp_comm_create_group(comm, wrong[i].ranks, wrong[i].count, &group, &error);
         CHECK(status == DDP_E_INVALID && strstr(error.msg, wrong[i].text) != NULL);
     }

@@ -76,9 +76,9 @@ static ddp_status check_list(const struct ddp_comm *parent, const uint32_t *rank
         if (ranks[i] >= parent->world_size || seen[ranks[i]]) {
             status = ddpi_error_set(err, DDP_E_INVALID,
                                     ranks[i] >= parent->world_size
-                                        ? "rank %u of the list does not exist among %u ranks"
-                                        : "rank %u is in the list of ranks twice",
-                                    ranks[i], parent->world_size);
+                                        ? "rank %d of the list does not exist among %u ranks"
+                                        : "rank %d is in the list of ranks twice",
+                                    (int)ranks[i], parent->world_size);
             break;
         }
         seen[ranks[i]] = true;

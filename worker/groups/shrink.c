@@ -416,9 +416,9 @@ static ddp_status read_excluded(struct shrink *shrink, const uint32_t *excluded,
         if (excluded[i] >= comm->world_size || excluded[i] == comm->rank)
             return ddpi_error_set(err, DDP_E_INVALID,
                                   excluded[i] == comm->rank
-                                      ? "rank %u excludes itself: it must not call this"
-                                      : "rank %u, which is to be excluded, does not exist",
-                                  excluded[i]);
+                                      ? "rank %d excludes itself: it must not call this"
+                                      : "rank %d, which is to be excluded, does not exist",
+                                  (int)excluded[i]);
         shrink->rally.places[excluded[i]].excluded = true;
     }
     shrink->digest = 1;

@@ -145,8 +145,8 @@ static ddp_status check_ranks(const struct ddpi_call *call, uint32_t world_size,
     if (call->operation == DDPI_RECV && call->root == DDP_ANY_RANK)
         return DDP_OK;
     if ((shape->rooted || shape->message) && call->root >= world_size)
-        return ddpi_error_set(err, DDP_E_INVALID, "%s %u does not exist in a world of %u ranks",
-                              shape->rooted ? "root" : "rank", call->root, world_size);
+        return ddpi_error_set(err, DDP_E_INVALID, "%s %d does not exist in a world of %u ranks",
+                              shape->rooted ? "root" : "rank", (int)call->root, world_size);
     return DDP_OK;
 }
 

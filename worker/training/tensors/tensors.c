@@ -615,8 +615,8 @@ static ddp_status mark_ranks(const struct ddp_tensors *tensors, const uint32_t *
     for (uint32_t i = 0; i < count; i++) {
         if (ranks[i] >= tensors->world_size)
             return ddpi_error_set(err, DDP_E_INVALID,
-                                  "process set: rank %" PRIu32 " does not exist among %" PRIu32,
-                                  ranks[i], tensors->world_size);
+                                  "process set: rank %d does not exist among %" PRIu32,
+                                  (int)ranks[i], tensors->world_size);
         if (has[ranks[i]])
             return ddpi_error_set(err, DDP_E_INVALID, "process set: rank %" PRIu32 " comes twice",
                                   ranks[i]);
