@@ -33,7 +33,6 @@ def refused(call, *words, kinds=(ValueError, RuntimeError)):
 
 
 def arguments(rank, size):
-    refused(lambda: dist.all_reduce(torch.ones(3).to_sparse()), 'ddp', 'dense')
     refused(lambda: dist.all_gather_into_tensor(torch.empty(size + 1), torch.ones(1)), 'all_gather', 'elements')
     refused(lambda: dist.reduce_scatter_tensor(torch.empty(2), torch.ones(size)), 'reduce_scatter')
     refused(lambda: dist.all_gather([torch.empty(1)] * (size + 1), torch.ones(1)))
@@ -47,8 +46,13 @@ def arguments(rank, size):
     backend = dist.group.WORLD._get_backend(torch.device('cpu'))
     refused(lambda: backend.allreduce([torch.ones(3, device='meta')], dist.AllreduceOptions()),
             'ddp: allreduce() takes tensors on cpu or cuda')
+    refused(lambda: backend.broadcast([torch.ones(3).to_sparse()], dist.BroadcastOptions()), 'ddp', 'dense')
     refused(lambda: dist.all_to_all([torch.ones(1)] * size, [torch.ones(1)] * (size - 1)))
     refused(lambda: dist.broadcast(torch.ones(1), size), 'rank')
+    for root in (-1, size):
+        options = dist.BroadcastOptions()
+        options.rootRank = root
+        refused(lambda: backend.broadcast([torch.ones(1)], options).wait(), f'root {root} does not exist')
     dist.all_reduce_coalesced([torch.empty(0)])
     total = torch.ones(1)
     dist.all_reduce(total)  # all is well afterwards

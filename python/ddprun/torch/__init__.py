@@ -28,6 +28,11 @@ def _stand_aside(backend, _):
         raise AttributeError(f'the back end {backend.name()!r} has no perform_nocolor_split()')
 
 
+def _set_default_timeout(backend, timeout):
+    """Gloo and NCCL have it on their back ends."""
+    backend.set_timeout(timeout)
+
+
 def register():
     """Make the back end known to torch.distributed; the second time nothing is left to do."""
     if library.version() < OLDEST:
@@ -37,10 +42,11 @@ def register():
         if NAME.upper() in vars(dist.Backend):  # what autoload.py has put there
             delattr(dist.Backend, NAME.upper())
         dist.Backend.register_backend(NAME, _create, extended_api=True, devices=DEVICES)
-    # new_group() calls it where the default group is bound to a device, but PyTorch's class has no such function.
+    # PyTorch's class lacks them. new_group() calls the first where the default group is bound to a device.
     base = torch._C._distributed_c10d.Backend
-    if not hasattr(base, 'perform_nocolor_split'):
-        base.perform_nocolor_split = _stand_aside
+    for name, function in (('perform_nocolor_split', _stand_aside), ('_set_default_timeout', _set_default_timeout)):
+        if not hasattr(base, name):
+            setattr(base, name, function)
 
 
 def _let_buckets_be_shared():

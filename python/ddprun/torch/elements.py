@@ -8,6 +8,10 @@ import torch.distributed as dist
 from ..errors import Invalid
 from ..interface import DTYPES, REDUCE_OPS
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 NAMES = {
     torch.float32: 'float32', torch.float64: 'float64', torch.float16: 'float16', torch.bfloat16: 'bfloat16',
     torch.int32: 'int32', torch.int64: 'int64', torch.uint8: 'uint8', torch.int8: 'int8', torch.int16: 'int16',
@@ -38,8 +42,14 @@ def reduced(tensor: torch.Tensor) -> int:
         raise Invalid(f'ddp: tensors of {tensor.dtype} can be moved, but not reduced; convert them first') from None
 
 
+def check_not_empty(call: str, tensors: Sequence[torch.Tensor]) -> None:
+    if not tensors:
+        raise Invalid(f'ddp: {call}() requires a non-empty tensor list')
+
+
 def check(call: str, *tensors: torch.Tensor) -> None:
     """Dense tensors of one type, in memory of the host or of CUDA."""
+    check_not_empty(call, tensors)
     first = tensors[0]
     for tensor in tensors:
         if tensor.layout != torch.strided:

@@ -68,14 +68,23 @@ class Job:
         if tensor.is_contiguous():
             return self.input(tensor)
         memory = self.input(torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device))
-        self._copies.append((tensor, memory))
+        self.copy_later(tensor, memory)
         return memory
 
     def in_place(self, tensor: torch.Tensor) -> torch.Tensor:
         memory = self.input(tensor)
         if memory is not tensor:
-            self._copies.append((tensor, memory))
+            self.copy_later(tensor, memory)
         return memory
+
+    def in_a_copy(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Of which the tensor gets the result."""
+        memory = self.input(tensor.clone(memory_format=torch.contiguous_format))
+        self.copy_later(tensor, memory)
+        return memory
+
+    def copy_later(self, tensor: torch.Tensor, memory: torch.Tensor) -> None:
+        self._copies.append((tensor, memory))
 
     def input_parts(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
         return self.input(span(tensors) if neighbours(tensors) else torch.cat([one.reshape(-1) for one in tensors]))
@@ -148,6 +157,7 @@ class Job:
         return request
 
     def finish(self) -> None:
-        for to, memory in self._copies:
-            to.copy_(memory)
+        with torch.no_grad():  # the caller's tensors may be leaves of a graph
+            for to, memory in self._copies:
+                to.copy_(memory)
         self._copies.clear()

@@ -16,8 +16,10 @@ import torch.distributed as dist
 from .. import interface
 from ..communicator import Communicator
 from ..errors import Error, Invalid
-from .elements import check, elements
+from . import sparse
+from .elements import check, check_not_empty, elements
 from .job import Job, raised
+from .lists import check_alike, combined, overlap
 
 MOST_MS = 2**32 - 1
 MILLISECOND = timedelta(milliseconds=1)
@@ -152,6 +154,14 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
             raise Invalid(f'ddp: {call}() takes a tensor for each of {self._comm.size} ranks, not {len(tensors)}')
         check(call, *tensors)
 
+    def _check_single(self, call, items):
+        if len(items) != 1:
+            raise Invalid(f'ddp: {call}() takes one tensor, or one list of tensors, not {len(items)}')
+
+    def _check_root_has(self, call, lists):
+        if lists:
+            raise Invalid(f'ddp: {call}() takes a list of tensors from the root only; pass an empty one here')
+
     def _check_counts(self, call, tensors, like):
         for tensor in tensors:
             if tensor.numel() != like.numel():
@@ -167,30 +177,71 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
     # ---- one value for all ----
 
     def broadcast(self, tensors, options):
+        check_alike('broadcast', tensors)
         check('broadcast', *tensors)
-        job = self._job(interface.BROADCAST, options, peer=options.rootRank, count=elements(tensors[0])[1])
-        job.recv(job.in_place(tensors[0]))
+        if not 0 <= options.rootTensor < len(tensors):
+            raise Invalid(f'ddp: broadcast(): invalid root tensor: {options.rootTensor}')
+        tensor = tensors[options.rootTensor]
+        job = self._job(interface.BROADCAST, options, peer=options.rootRank, count=elements(tensor)[1])
+        memory = job.in_place(tensor)
+        job.recv(memory)
+        for other in tensors:
+            if other is not tensor:
+                job.copy_later(other, memory)
         return self._run(job, tensors)
 
     def allreduce(self, tensors, options):
-        if len(tensors) != 1:
-            return self.allreduce_coalesced(tensors, options)
+        check_alike('allreduce', tensors)
+        if tensors[0].layout == torch.sparse_coo:
+            return self._sum_sparse(tensors, options)
         check('allreduce', *tensors)
         job = self._job(interface.ALL_REDUCE, options, tensors[0].numel())
-        job.reduce_in_place(options.reduceOp, tensors[0])
+        with torch.no_grad():
+            whole = tensors[0] if len(tensors) == 1 else combined(tensors, options.reduceOp.op)
+        job.reduce_in_place(options.reduceOp, whole)
+        for tensor in tensors:
+            if tensor is not whole:
+                job.copy_later(tensor, whole)
         return self._run(job, tensors)
 
+    allreduce_sparse = allreduce
+
+    def _gather_rows(self, rows, counts, options):
+        whole = torch.empty((sum(counts), *rows.shape[1:]), dtype=rows.dtype)
+        self.allgather([list(whole.split(counts))], [rows], options)
+        return whole
+
+    def _sum_sparse(self, tensors, options):
+        """In host memory, wherever they are."""
+        if options.reduceOp != dist.ReduceOp.SUM:
+            raise Invalid('ddp: allreduce() of sparse tensors only works with ReduceOp.SUM')
+        with torch.no_grad():
+            own = sum(tensors[1:], start=tensors[0]).coalesce().cpu()
+            about = sparse.describe(own).expand(self._comm.size, -1).contiguous()
+            self.all_gather_single(about, about[self._comm.rank].clone(), options)
+            counts = sparse.count_elements(about, self._comm.rank)
+            indices, values = (self._gather_rows(rows, counts, options) for rows in (own._indices().t(), own._values()))
+            total = sparse.total(indices, values, own.shape)
+            for tensor in tensors:
+                tensor.copy_(total)
+        return Done(tensors)
+
     def allreduce_coalesced(self, tensors, options):
+        check_not_empty('allreduce_coalesced', tensors)
+        for tensor in tensors:
+            check('allreduce', tensor)
+        copies = len(tensors) > 1 and overlap(tensors)
         for _, run in itertools.groupby(tensors, lambda tensor: tensor.dtype):
             alike = list(run)
             check('allreduce', *alike)
             job = self._job(interface.ALL_REDUCE, options)
-            job.buffers([job.in_place(tensor) for tensor in alike])
+            job.buffers([job.in_a_copy(tensor) if copies else job.in_place(tensor) for tensor in alike])
             job.reduce(options.reduceOp, alike[0])
             job.run(self._comm)
         return Done(tensors)
 
     def reduce(self, tensors, options):
+        self._check_single('reduce', tensors)
         check('reduce', *tensors)
         job = self._job(interface.REDUCE, options, peer=options.rootRank, count=tensors[0].numel())
         if options.rootRank == self._comm.rank:
@@ -216,39 +267,74 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
             self.all_gather_single(output, tensor, options)
         return Done(outputs)
 
-    def allgather(self, outputs, tensors, options):
-        whole = outputs[0]
+    def _gather_all(self, whole, tensor, options):
+        """An output for each rank, which may be of different sizes."""
         self._check_list('all_gather', whole)
-        check('all_gather', whole[0], *tensors)
-        if whole[self._comm.rank].numel() != tensors[0].numel():
+        check('all_gather', whole[0], tensor)
+        if whole[self._comm.rank].numel() != tensor.numel():
             raise Invalid(f'ddp: all_gather(): output {self._comm.rank} has {whole[self._comm.rank].numel()} elements, '
-                          f'the input of this rank {tensors[0].numel()}')
-        job = self._job(interface.ALL_GATHER, options, count=elements(tensors[0])[1])
-        job.send(job.input(tensors[0]))
+                          f'the input of this rank {tensor.numel()}')
+        job = self._job(interface.ALL_GATHER, options, count=elements(tensor)[1])
+        job.send(job.input(tensor))
         job.recv(job.output_parts(whole))
         if len({one.numel() for one in whole}) > 1:
             job.counts('recv_counts', [elements(one)[1] for one in whole])
-        return self._run(job, whole)
+        job.run(self._comm)
+
+    def allgather(self, outputs, tensors, options):
+        """Each list of outputs has the inputs of rank 0, then those of rank 1, ..."""
+        check_alike('all_gather', tensors)
+        if len(outputs) != len(tensors):
+            raise Invalid(f'ddp: all_gather() takes a list for each of {len(tensors)} inputs, not {len(outputs)}')
+        for whole in outputs:
+            if len(whole) != len(tensors) * self._comm.size:
+                raise Invalid(f'ddp: all_gather() takes a tensor for each input of each of {self._comm.size} ranks, not '
+                              f'{len(whole)}')
+        for i, tensor in enumerate(tensors):
+            self._gather_all(outputs[0][i::len(tensors)], tensor, options)
+        with torch.no_grad():
+            for whole in outputs[1:]:
+                for to, tensor in zip(whole, outputs[0]):
+                    to.copy_(tensor)
+        return Done(outputs[0])
+
+    def allgather_coalesced(self, outputs, tensors, options):
+        """List i of the outputs belongs to rank i here, not to input i."""
+        check_not_empty('all_gather_coalesced', tensors)
+        if len(outputs) != self._comm.size or any(len(of_rank) != len(tensors) for of_rank in outputs):
+            raise Invalid(f'ddp: all_gather_coalesced() takes {len(tensors)} outputs, as many as inputs, of each of '
+                          f'{self._comm.size} ranks, not {[len(of_rank) for of_rank in outputs]}')
+        for of_input, tensor in zip(zip(*outputs), tensors):
+            self._gather_all(of_input, tensor, options)
+        return Done(list(itertools.chain(*outputs)))
 
     def gather(self, outputs, tensors, options):
+        self._check_single('gather', tensors)
         check('gather', *tensors)
         job = self._job(interface.GATHER, options, peer=options.rootRank, count=elements(tensors[0])[1])
         if options.rootRank == self._comm.rank:
+            self._check_single('gather', outputs)
             self._check_list('gather', outputs[0])
             check('gather', outputs[0][0], *tensors)
             self._check_counts('gather', outputs[0], tensors[0])
             job.recv(job.output_parts(outputs[0]))
+        else:
+            self._check_root_has('gather', outputs)
         job.send(job.input(tensors[0]))
         return self._run(job, outputs[0] if outputs else tensors)
 
     def scatter(self, outputs, tensors, options):
+        self._check_single('scatter', outputs)
         check('scatter', *outputs)
         job = self._job(interface.SCATTER, options, peer=options.rootRank, count=elements(outputs[0])[1])
         if options.rootRank == self._comm.rank:
+            self._check_single('scatter', tensors)
             self._check_list('scatter', tensors[0])
             check('scatter', tensors[0][0], *outputs)
             self._check_counts('scatter', tensors[0], outputs[0])
             job.send(job.input_parts(tensors[0]))
+        else:
+            self._check_root_has('scatter', tensors)
         job.recv(job.output(outputs[0]))
         return self._run(job, outputs)
 
@@ -268,6 +354,8 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         return Done(outputs)
 
     def reduce_scatter(self, outputs, tensors, options):
+        self._check_single('reduce_scatter', outputs)
+        self._check_single('reduce_scatter', tensors)
         whole = tensors[0]
         self._check_list('reduce_scatter', whole)
         check('reduce_scatter', whole[0], *outputs)
@@ -322,7 +410,9 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
 
     def _new_message(self, kind, tensors, peer, tag):
         self._check_open()
-        check('send' if kind == interface.SEND else 'recv', *tensors)
+        call = 'send' if kind == interface.SEND else 'recv'
+        self._check_single(call, tensors)
+        check(call, *tensors)
         if tag < 0:
             raise Invalid(f'ddp: the tag is {tag}; it cannot be negative')
         return Job(kind, 0, elements(tensors[0])[1], peer, tag)

@@ -110,7 +110,8 @@ c10::intrusive_ptr<Backend> Backend::join(const c10::intrusive_ptr<c10d::Store> 
 
 Backend::Backend(ddp_comm *comm, c10::intrusive_ptr<Options> options)
     : NewestBackend(int(ddp_comm_rank(comm)), int(ddp_comm_world_size(comm))), comm_(comm),
-      memory_(std::make_shared<Memory>(comm)), options_(std::move(options))
+      memory_(std::make_shared<Memory>(comm)), options_(std::move(options)),
+      told_(std::make_shared<std::atomic<bool>>(false))
 {
 }
 
@@ -122,14 +123,15 @@ Backend::~Backend()
     ddp_comm_destroy(comm_);
 }
 
-/* What other ranks still take from this one arrives, even if it did not wait for it. */
+/* What other ranks still take from this one arrives, even if it did not wait for it. A failure that
+ * the program has got is not told once more. */
 void Backend::shutdown()
 {
     const std::lock_guard<std::mutex> lock(mutex_);
     struct ddp_error err;
     if (comm_ == nullptr)
         return;
-    if (ddp_comm_finalize(comm_, 0, &err) != DDP_OK)
+    if (ddp_comm_finalize(comm_, 0, &err) != DDP_OK && !*told_)
         TORCH_WARN("ddp: ", err.msg);
     memory_->outlive();
     ddp_comm_destroy(comm_);
@@ -139,6 +141,7 @@ void Backend::shutdown()
 
 void Backend::abort()
 {
+    *told_ = true;
     if (comm_ != nullptr)
         ddp_comm_abort(comm_);
 }
@@ -168,7 +171,7 @@ at::Tensor Backend::allocateTensor(long size, at::TensorOptions options)
         return at::empty({size}, options);
     void *const memory = memory_->allocate(bytes, err);
     if (memory == nullptr) {
-        check(ddp_comm_check(own, &failure), failure);
+        require(ddp_comm_check(own, &failure), failure);
         TORCH_WARN_ONCE("ddp: ranks will copy gradients: ", err.msg);
         return at::empty({size}, options);
     }
@@ -188,7 +191,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
     const std::vector<uint32_t> members(ranks.begin(), ranks.end());
     ddp_comm *comm;
     struct ddp_error err;
-    check(
+    require(
         ddp_comm_create_group(this->comm(), members.data(), uint32_t(members.size()), &comm, &err),
         err);
     auto backend = c10::make_intrusive<Backend>(comm, options);
@@ -233,10 +236,17 @@ ddp_comm *Backend::comm() const
     return comm_;
 }
 
+void Backend::require(ddp_status status, const struct ddp_error &err) const
+{
+    if (status != DDP_OK && is_lasting(status))
+        *told_ = true;
+    check(status, err);
+}
+
 Backend::JobPtr Backend::make_job(std::chrono::milliseconds timeout) const
 {
     (void)comm();
-    return c10::make_intrusive<Job>(milliseconds_of(timeout));
+    return c10::make_intrusive<Job>(milliseconds_of(timeout), told_);
 }
 
 /* Synchronous calls take the current stream; others one of their own, which waits for it. */

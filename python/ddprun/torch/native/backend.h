@@ -52,6 +52,7 @@ class Backend : public NewestBackend
 
     WorkPtr broadcast(Tensors &tensors, const c10d::BroadcastOptions &options) override;
     WorkPtr allreduce(Tensors &tensors, const c10d::AllreduceOptions &options) override;
+    WorkPtr allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &options) override;
     WorkPtr allreduce_coalesced(Tensors &tensors,
                                 const c10d::AllreduceCoalescedOptions &options) override;
     WorkPtr reduce(Tensors &tensors, const c10d::ReduceOptions &options) override;
@@ -90,6 +91,8 @@ class Backend : public NewestBackend
 
     /* Raises after shutdown(). */
     ddp_comm *comm() const;
+    /* Raises @err if @status is not DDP_OK. */
+    void require(ddp_status status, const struct ddp_error &err) const;
     JobPtr make_job(std::chrono::milliseconds timeout) const;
     /* Start @job, or note it while calls are coalesced. */
     WorkPtr submit(JobPtr job, c10d::OpType type, bool async, Tensors results);
@@ -98,13 +101,19 @@ class Backend : public NewestBackend
     WorkPtr message(ddp_kind kind, Tensors &tensors, uint32_t peer, int tag, c10d::OpType type);
     void add_all_reduce(Job &job, const Tensors &tensors, const c10d::ReduceOp &op) const;
     void add_all_gather(Job &job, const at::Tensor &output, const at::Tensor &input) const;
+    void add_all_gather(Job &job, const Tensors &outputs, const at::Tensor &input) const;
     void add_reduce_scatter(Job &job, const at::Tensor &output, const at::Tensor &input,
                             const c10d::ReduceOp &op) const;
+    std::vector<int64_t> count_elements(const at::Tensor &tensor,
+                                        std::chrono::milliseconds timeout);
+    at::Tensor add_rows(Job &job, const at::Tensor &rows, const std::vector<int64_t> &counts) const;
+    void add_sparse_sum(Job &job, const Tensors &tensors, std::chrono::milliseconds timeout);
     void check_size(const char *call, size_t tensors) const;
 
     ddp_comm *comm_;                 /* NULL after shutdown() */
     std::shared_ptr<Memory> memory_; /* what allocateTensor() has returned; tensors have it, too */
     c10::intrusive_ptr<Options> options_;
+    std::shared_ptr<std::atomic<bool>> told_; /* the program has got the communicator's failure */
     std::mutex mutex_;             /* what follows; operations begin in the order of calls */
     std::deque<JobPtr> under_way_; /* they keep their tensors even if their work is dropped */
     JobPtr batch_;                 /* calls that are coalesced; NULL: none are */

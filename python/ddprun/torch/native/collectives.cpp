@@ -4,6 +4,7 @@
  */
 #include "backend.h"
 #include "elements.h"
+#include "lists.h"
 
 #include <ddprun/comm_requests.h>
 
@@ -23,12 +24,10 @@ static at::Tensor &only(Tensors &tensors, const char *call)
     return tensors.front();
 }
 
-/* The list of a rank that has one; all tensors have the type of @like. */
-static Tensors &list_of(Backend::Lists &lists, const at::Tensor &like, const char *call)
+/* All tensors have the type of @like. */
+static void check_list(const char *call, const Tensors &list, const at::Tensor &like)
 {
-    TORCH_CHECK_VALUE(lists.size() == 1, "ddp: ", call, "() takes one list of tensors, not ",
-                      lists.size());
-    for (const auto &tensor : lists.front()) {
+    for (const auto &tensor : list) {
         check_tensor(tensor, call);
         TORCH_CHECK_VALUE(tensor.scalar_type() == like.scalar_type() &&
                               tensor.device() == like.device(),
@@ -36,6 +35,14 @@ static Tensors &list_of(Backend::Lists &lists, const at::Tensor &like, const cha
                           " on ", tensor.device(), ", the other tensor is one of ",
                           like.scalar_type(), " on ", like.device());
     }
+}
+
+/* The list of a rank that has one. */
+static Tensors &list_of(Backend::Lists &lists, const at::Tensor &like, const char *call)
+{
+    TORCH_CHECK_VALUE(lists.size() == 1, "ddp: ", call, "() takes one list of tensors, not ",
+                      lists.size());
+    check_list(call, lists.front(), like);
     return lists.front();
 }
 
@@ -46,6 +53,13 @@ static void check_counts(const char *call, const Tensors &list, const at::Tensor
         TORCH_CHECK_VALUE(tensor.numel() == like.numel(), "ddp: ", call,
                           "(): the list has a tensor of ", tensor.numel(),
                           " elements, the other tensor has ", like.numel());
+}
+
+/* On the other ranks. */
+static void check_root_has(const char *call, const Backend::Lists &lists)
+{
+    TORCH_CHECK_VALUE(lists.empty(), "ddp: ", call,
+                      "() takes a list of tensors from the root only; pass an empty one here");
 }
 
 void Backend::check_size(const char *call, size_t tensors) const
@@ -113,22 +127,33 @@ static void set_reduction(struct Operation &operation, const at::Tensor &tensor,
 
 WorkPtr Backend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
 {
-    const at::Tensor &tensor = only(tensors, "broadcast");
+    check_alike("broadcast", tensors);
+    TORCH_CHECK_VALUE(options.rootTensor >= 0 && size_t(options.rootTensor) < tensors.size(),
+                      "ddp: broadcast(): invalid root tensor: ", options.rootTensor);
+    const at::Tensor &tensor = tensors[size_t(options.rootTensor)];
+    check_tensor(tensor, "broadcast");
     auto job = make_job(options.timeout);
     auto &operation = job->add(DDP_KIND_BROADCAST);
-    set_recv(operation, job->in_place(tensor));
+    const at::Tensor memory = job->in_place(tensor);
+    set_recv(operation, memory);
     operation.call.count = count_of(tensor);
     operation.call.peer = uint32_t(options.rootRank);
+    for (const auto &other : tensors)
+        if (!other.is_same(tensor))
+            job->copy_later(other, memory);
     return submit(job, c10d::OpType::BROADCAST, is_async(options), tensors);
 }
 
-/* Neighbours of one type in the list are one operation. */
+/* Neighbours of one type in the list are one operation. Memory that is in the list twice is summed
+ * up once. */
 void Backend::add_all_reduce(Job &job, const Tensors &tensors, const c10d::ReduceOp &op) const
 {
     struct Operation *last = nullptr;
-    for (const auto &tensor : tensors) {
+    for (const auto &tensor : tensors)
         check_tensor(tensor, "allreduce");
-        const at::Tensor memory = job.in_place(tensor);
+    const bool copies = tensors.size() > 1 && overlap(tensors);
+    for (const auto &tensor : tensors) {
+        const at::Tensor memory = copies ? job.in_a_copy(tensor) : job.in_place(tensor);
         if (last == nullptr || last->call.dtype != reduced_type(tensor)) {
             last = &job.add(DDP_KIND_ALL_REDUCE);
             set_reduction(*last, tensor, op);
@@ -143,14 +168,30 @@ void Backend::add_all_reduce(Job &job, const Tensors &tensors, const c10d::Reduc
 
 WorkPtr Backend::allreduce(Tensors &tensors, const c10d::AllreduceOptions &options)
 {
+    check_alike("allreduce", tensors);
     auto job = make_job(options.timeout);
-    add_all_reduce(*job, tensors, options.reduceOp);
+    if (tensors.front().layout() == at::kSparse) {
+        TORCH_CHECK_VALUE(options.reduceOp == c10d::ReduceOp::SUM,
+                          "ddp: allreduce() of sparse tensors only works with ReduceOp.SUM");
+        add_sparse_sum(*job, tensors, options.timeout);
+    } else if (tensors.size() > 1) {
+        check_tensor(tensors.front(), "allreduce");
+        add_all_reduce(*job, {combined(*job, tensors, options.reduceOp)}, options.reduceOp);
+    } else {
+        add_all_reduce(*job, tensors, options.reduceOp);
+    }
     return submit(job, c10d::OpType::ALLREDUCE, is_async(options), tensors);
+}
+
+WorkPtr Backend::allreduce_sparse(Tensors &tensors, const c10d::AllreduceOptions &options)
+{
+    return allreduce(tensors, options);
 }
 
 WorkPtr Backend::allreduce_coalesced(Tensors &tensors,
                                      const c10d::AllreduceCoalescedOptions &options)
 {
+    check_not_empty("allreduce_coalesced", tensors);
     auto job = make_job(options.timeout);
     add_all_reduce(*job, tensors, options.reduceOp);
     return submit(job, c10d::OpType::ALLREDUCE_COALESCED, is_async(options), tensors);
@@ -201,29 +242,53 @@ WorkPtr Backend::all_gather_single_coalesced(Tensors &outputs, Tensors &inputs,
     return submit(job, c10d::OpType::ALLGATHER_COALESCED, is_async(options), outputs);
 }
 
+/* An output for each rank, which may be of different sizes. */
+void Backend::add_all_gather(Job &job, const Tensors &outputs, const at::Tensor &input) const
+{
+    check_tensor(input, "all_gather");
+    check_size("all_gather", outputs.size());
+    check_list("all_gather", outputs, input);
+    const at::Tensor &own = outputs[size_t(getRank())];
+    TORCH_CHECK_VALUE(own.numel() == input.numel(), "ddp: all_gather(): output ", getRank(),
+                      " has ", own.numel(), " elements, the input of this rank ", input.numel());
+    auto &operation = job.add(DDP_KIND_ALL_GATHER);
+    operation.recv_counts = counts_of(outputs);
+    operation.call.uneven = !operation.recv_counts.empty();
+    set_send(operation, job.input(input));
+    set_recv(operation, job.output_parts(outputs));
+    operation.call.count = count_of(input);
+}
+
+/* Each list of outputs has the inputs of rank 0, then those of rank 1, ... */
 WorkPtr Backend::allgather(Lists &outputs, Tensors &inputs, const c10d::AllgatherOptions &options)
 {
-    const at::Tensor &input = only(inputs, "all_gather");
-    const Tensors &list = list_of(outputs, input, "all_gather");
-    check_size("all_gather", list.size());
+    check_alike("all_gather", inputs);
+    TORCH_CHECK_VALUE(outputs.size() == inputs.size(),
+                      "ddp: all_gather() takes a list for each of ", inputs.size(), " inputs, not ",
+                      outputs.size());
+    const Tensors &first = outputs.front();
+    for (const auto &list : outputs)
+        TORCH_CHECK_VALUE(list.size() == inputs.size() * size_t(getSize()),
+                          "ddp: all_gather() takes a tensor for each input of each of ", getSize(),
+                          " ranks, not ", list.size());
     auto job = make_job(options.timeout);
-    auto &operation = job->add(DDP_KIND_ALL_GATHER);
-    operation.recv_counts = counts_of(list);
-    operation.call.uneven = !operation.recv_counts.empty();
-    TORCH_CHECK_VALUE(list[size_t(getRank())].numel() == input.numel(),
-                      "ddp: all_gather(): output ", getRank(), " has ",
-                      list[size_t(getRank())].numel(), " elements, the input of this rank ",
-                      input.numel());
-    set_send(operation, job->input(input));
-    set_recv(operation, job->output_parts(list));
-    operation.call.count = count_of(input);
-    return submit(job, c10d::OpType::ALLGATHER, is_async(options), list);
+    for (size_t i = 0; i < inputs.size(); i++) {
+        Tensors of_input;
+        for (size_t at = i; at < first.size(); at += inputs.size())
+            of_input.push_back(first[at]);
+        add_all_gather(*job, of_input, inputs[i]);
+    }
+    for (size_t i = 1; i < outputs.size(); i++)
+        for (size_t at = 0; at < first.size(); at++)
+            job->copy_later(outputs[i][at], first[at]);
+    return submit(job, c10d::OpType::ALLGATHER, is_async(options), first);
 }
 
 /* List i of the outputs belongs to rank i here, not to input i. */
 WorkPtr Backend::allgather_coalesced(Lists &outputs, Tensors &inputs,
                                      const c10d::AllgatherOptions &options)
 {
+    check_not_empty("all_gather_coalesced", inputs);
     check_size("all_gather_coalesced", outputs.size());
     auto job = make_job(options.timeout);
     Tensors results;
@@ -258,6 +323,8 @@ WorkPtr Backend::gather(Lists &outputs, Tensors &inputs, const c10d::GatherOptio
         check_size("gather", results.size());
         check_counts("gather", results, input);
         set_recv(operation, job->output_parts(results));
+    } else {
+        check_root_has("gather", outputs);
     }
     set_send(operation, job->input(input));
     operation.call.count = count_of(input);
@@ -293,6 +360,8 @@ WorkPtr Backend::scatter(Tensors &outputs, Lists &inputs, const c10d::ScatterOpt
         check_size("scatter", list.size());
         check_counts("scatter", list, output);
         set_send(operation, job->input_parts(list));
+    } else {
+        check_root_has("scatter", inputs);
     }
     set_recv(operation, job->output(output));
     operation.call.count = count_of(output);

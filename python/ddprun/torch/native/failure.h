@@ -13,6 +13,9 @@ namespace ddprun
 
 [[noreturn]] void raise(ddp_status status, const struct ddp_error &err);
 
+/* Whether the communicator has failed with it, and not this call alone. */
+bool is_lasting(ddp_status status);
+
 /* The same exception, to be raised later. */
 std::exception_ptr failure_of(ddp_status status, const struct ddp_error &err);
 

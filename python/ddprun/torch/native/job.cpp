@@ -6,6 +6,7 @@
 #include "failure.h"
 #include "versions.h"
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <ddprun/comm_requests.h>
@@ -13,7 +14,8 @@
 namespace ddprun
 {
 
-Job::Job(uint32_t timeout_ms) : timeout_ms_(timeout_ms)
+Job::Job(uint32_t timeout_ms, std::shared_ptr<std::atomic<bool>> told)
+    : timeout_ms_(timeout_ms), told_(std::move(told))
 {
 }
 
@@ -47,7 +49,7 @@ at::Tensor Job::output(const at::Tensor &tensor)
     if (tensor.is_contiguous())
         return input(tensor);
     at::Tensor memory = input(at::empty(tensor.sizes(), tensor.options()));
-    copies_.emplace_back(tensor, memory);
+    copy_later(tensor, memory);
     return memory;
 }
 
@@ -55,7 +57,14 @@ at::Tensor Job::in_place(const at::Tensor &tensor)
 {
     at::Tensor memory = input(tensor);
     if (!memory.is_same(tensor))
-        copies_.emplace_back(tensor, memory);
+        copy_later(tensor, memory);
+    return memory;
+}
+
+at::Tensor Job::in_a_copy(const at::Tensor &tensor)
+{
+    at::Tensor memory = input(tensor.clone(at::MemoryFormat::Contiguous));
+    copy_later(tensor, memory);
     return memory;
 }
 
@@ -108,10 +117,20 @@ at::Tensor Job::output_parts(const std::vector<at::Tensor> &tensors)
     at::Tensor memory = input(at::empty({count}, tensors.front().options()));
     int64_t at = 0;
     for (const auto &tensor : tensors) {
-        copies_.emplace_back(tensor, memory.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+        copy_later(tensor, memory.narrow(0, at, tensor.numel()).view(tensor.sizes()));
         at += tensor.numel();
     }
     return memory;
+}
+
+void Job::copy_later(const at::Tensor &tensor, const at::Tensor &from)
+{
+    copies_.emplace_back(tensor, from);
+}
+
+void Job::in_the_end(std::function<void()> last)
+{
+    last_.push_back(std::move(last));
 }
 
 void Job::append(Job &other)
@@ -121,6 +140,7 @@ void Job::append(Job &other)
     other.operations_.clear();
     kept_.insert(kept_.end(), other.kept_.begin(), other.kept_.end());
     copies_.insert(copies_.end(), other.copies_.begin(), other.copies_.end());
+    last_.insert(last_.end(), other.last_.begin(), other.last_.end());
     results_.insert(results_.end(), other.results_.begin(), other.results_.end());
     if (!device_)
         device_ = other.device_;
@@ -159,7 +179,9 @@ void Job::start(ddp_comm *comm, std::optional<c10::Stream> stream)
             start_requests(comm);
     } catch (...) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        finish(std::current_exception());
+        struct ddp_error ignored;
+        tell(ddp_comm_check(comm, &ignored) != DDP_OK);
+        finish(std::current_exception(), false);
         throw;
     }
 }
@@ -197,9 +219,8 @@ void Job::enqueue(ddp_comm *comm, c10::Stream stream)
     check(status, err);
     check(end, end_err);
     {
-        c10::StreamGuard guard(stream);
-        for (auto &[to, from] : copies_)
-            to.copy_(from, /*non_blocking=*/true);
+        const c10::StreamGuard guard(stream);
+        give_results();
     }
     const c10::impl::VirtualGuardImpl device(stream.device_type());
     for (const auto &tensor : kept_)
@@ -210,15 +231,38 @@ void Job::enqueue(ddp_comm *comm, c10::Stream stream)
     event_->record(stream);
 }
 
+/* Tensors of the caller may be leaves of a graph, which no call may change that is differentiated.
+ */
+void Job::give_results()
+{
+    const at::AutoDispatchBelowAutograd guard;
+    for (auto &[to, from] : copies_)
+        to.copy_(from, /*non_blocking=*/true);
+    for (auto &last : last_)
+        last();
+}
+
+/* A caller gets a failure. */
+void Job::tell(bool lasting) const
+{
+    if (lasting)
+        *told_ = true;
+}
+
 /* With the lock held, once. */
-void Job::finish(std::exception_ptr failure)
+void Job::finish(std::exception_ptr failure, bool lasting)
 {
     failure_ = failure;
+    lasting_ = lasting;
     ended_ = true;
-    for (auto &[to, from] : copies_)
+    try {
         if (failure == nullptr)
-            to.copy_(from);
+            give_results();
+    } catch (...) {
+        failure_ = std::current_exception();
+    }
     copies_.clear();
+    last_.clear();
     kept_.clear();
 }
 
@@ -230,16 +274,19 @@ bool Job::test_locked()
     if (comm_ == nullptr)
         return false;
     std::exception_ptr first;
+    bool lasting = false;
     for (auto &operation : operations_) {
         struct ddp_error err;
         int done = 0;
         const ddp_status status = ddp_request_test(operation.request, &done, &err);
         if (!done)
             return false;
-        if (status != DDP_OK && first == nullptr)
+        if (status != DDP_OK && first == nullptr) {
             first = failure_of(status, err);
+            lasting = is_lasting(status);
+        }
     }
-    finish(first);
+    finish(first, lasting);
     return true;
 }
 
@@ -255,7 +302,9 @@ bool Job::wait_for_device()
     const c10::impl::VirtualGuardImpl device(device_->type());
     event_->block(device.getStream(*device_));
     struct ddp_error err;
-    check(ddp_comm_check(comm_, &err), err);
+    const ddp_status status = ddp_comm_check(comm_, &err);
+    tell(status != DDP_OK);
+    check(status, err);
     return true;
 }
 
@@ -275,6 +324,7 @@ bool Job::wait(std::chrono::milliseconds timeout)
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     (void)test_locked();
+    tell(lasting_);
     if (failure_ != nullptr)
         std::rethrow_exception(failure_);
     return true;
@@ -283,6 +333,7 @@ bool Job::wait(std::chrono::milliseconds timeout)
 std::exception_ptr Job::failure() const
 {
     const std::lock_guard<std::mutex> lock(mutex_);
+    tell(lasting_);
     return failure_;
 }
 

@@ -9,10 +9,13 @@
 #define DDPRUN_TORCH_JOB_H
 
 #include <ATen/ATen.h>
+#include <atomic>
 #include <c10/core/Event.h>
 #include <chrono>
 #include <ddprun/comm.h>
 #include <deque>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -31,7 +34,8 @@ struct Operation {
 class Job : public c10::intrusive_ptr_target
 {
   public:
-    explicit Job(uint32_t timeout_ms);
+    /* @told becomes true when a caller gets the failure of the communicator. */
+    Job(uint32_t timeout_ms, std::shared_ptr<std::atomic<bool>> told);
     ~Job() override; /* it has ended, or its communicator is destroyed */
 
     /* ---- before it starts ---- */
@@ -44,9 +48,15 @@ class Job : public c10::intrusive_ptr_target
     at::Tensor output(const at::Tensor &tensor);
     /* The same with its elements. */
     at::Tensor in_place(const at::Tensor &tensor);
+    /* A copy of it that is copied to it in the end. */
+    at::Tensor in_a_copy(const at::Tensor &tensor);
     /* All of them one after the other, as input() or output(). */
     at::Tensor input_parts(const std::vector<at::Tensor> &tensors);
     at::Tensor output_parts(const std::vector<at::Tensor> &tensors);
+    /* Copy @from to @tensor when all operations have ended. */
+    void copy_later(const at::Tensor &tensor, const at::Tensor &from);
+    /* Call @last when they have, and copies are made. */
+    void in_the_end(std::function<void()> last);
     /* Take over what @other would do. */
     void append(Job &other);
 
@@ -70,7 +80,9 @@ class Job : public c10::intrusive_ptr_target
   private:
     void start_requests(ddp_comm *comm);
     void enqueue(ddp_comm *comm, c10::Stream stream);
-    void finish(std::exception_ptr failure);
+    void finish(std::exception_ptr failure, bool lasting);
+    void tell(bool lasting) const;
+    void give_results();
     bool test_locked();
     bool wait_for_device();
 
@@ -79,11 +91,14 @@ class Job : public c10::intrusive_ptr_target
     std::deque<struct Operation> operations_;
     std::vector<at::Tensor> kept_, results_;
     std::vector<std::pair<at::Tensor, at::Tensor>> copies_; /* to, from */
+    std::vector<std::function<void()>> last_;
     std::optional<c10::Device> device_;
     std::optional<c10::Event> event_; /* of the stream; it has no requests then */
     ddp_comm *comm_ = nullptr;
     bool ended_ = false;
     std::exception_ptr failure_;
+    bool lasting_ = false; /* the communicator has failed with it */
+    std::shared_ptr<std::atomic<bool>> told_;
     uint32_t source_ = DDP_ANY_RANK;
 };
 
