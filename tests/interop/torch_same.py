@@ -103,6 +103,8 @@ CALLS.update({
     'allreduce_coalesced of two layouts': lambda group, raw, rank: coalesced(
         raw, [numbers(rank), numbers(rank).to_sparse()]),
     'reduce of two': lambda group, raw, rank: rooted(raw.reduce, dist.ReduceOptions, nested(2, rank), 0),
+    'reduce of a root tensor that is not there': lambda group, raw, rank: rooted(
+        raw.reduce, dist.ReduceOptions, [numbers(rank)], 0, rootTensor=1),
     'reduce of nothing': lambda group, raw, rank: rooted(raw.reduce, dist.ReduceOptions, [], 0),
     'broadcast of two': lambda group, raw, rank: rooted(raw.broadcast, dist.BroadcastOptions, nested(2, rank), 1),
     'broadcast of the second': lambda group, raw, rank: rooted(
@@ -174,6 +176,8 @@ for _count in (1, 2, 3):
     CALLS[f'allgather of {_count}'] = lambda group, raw, rank, count=_count: allgather(
         raw, nested(count, rank), count, count * SIZE)
 CALLS.update({
+    'allgather of two, the future': lambda group, raw, rank: raw.allgather(
+        [parts(2 * SIZE), parts(2 * SIZE)], nested(2, rank), c10d.AllgatherOptions()).get_future().wait(),
     'allgather of nothing': lambda group, raw, rank: allgather(raw, [], 0, 0),
     'allgather with too few lists': lambda group, raw, rank: allgather(raw, nested(2, rank), 1, 2 * SIZE),
     'allgather with short lists': lambda group, raw, rank: allgather(raw, nested(2, rank), 2, SIZE),
@@ -277,6 +281,8 @@ CALLS.update({
 })
 for _dtype in (torch.float64, torch.bfloat16, torch.int64, torch.int32):
     CALLS[f'sparse, {_dtype}'] = lambda group, raw, rank, dtype=_dtype: all_reduce(group, sparse(rank, dtype=dtype))
+MORE['allgather with outputs of two sizes'] = lambda group, raw, rank: raw.allgather(
+    [[torch.zeros(r + 1) for r in range(SIZE)]], [torch.ones(rank + 1)], c10d.AllgatherOptions()).wait()
 MORE['sparse, torch.float16'] = lambda group, raw, rank: all_reduce(group, sparse(rank, dtype=torch.float16))
 
 

@@ -26,9 +26,9 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 def milliseconds(timeout):
-    """As libddpcomm has it; what is not set is -1 ms."""
+    """As libddpcomm has it, where 0 is what PyTorch calls unset, which is -1 ms."""
     count = timeout // MILLISECOND
-    return 0 if count <= 0 else min(count, MOST_MS)
+    return 0 if count < 0 else max(1, min(count, MOST_MS))
 
 
 class Done(dist._Work):
@@ -158,6 +158,10 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         if len(items) != 1:
             raise Invalid(f'ddp: {call}() takes one tensor, or one list of tensors, not {len(items)}')
 
+    def _check_root_tensor(self, call, tensors, options):
+        if not 0 <= options.rootTensor < len(tensors):
+            raise Invalid(f'ddp: {call}(): invalid root tensor: {options.rootTensor}')
+
     def _check_root_has(self, call, lists):
         if lists:
             raise Invalid(f'ddp: {call}() takes a list of tensors from the root only; pass an empty one here')
@@ -179,8 +183,7 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
     def broadcast(self, tensors, options):
         check_alike('broadcast', tensors)
         check('broadcast', *tensors)
-        if not 0 <= options.rootTensor < len(tensors):
-            raise Invalid(f'ddp: broadcast(): invalid root tensor: {options.rootTensor}')
+        self._check_root_tensor('broadcast', tensors, options)
         tensor = tensors[options.rootTensor]
         job = self._job(interface.BROADCAST, options, peer=options.rootRank, count=elements(tensor)[1])
         memory = job.in_place(tensor)
@@ -242,6 +245,7 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
 
     def reduce(self, tensors, options):
         self._check_single('reduce', tensors)
+        self._check_root_tensor('reduce', tensors, options)
         check('reduce', *tensors)
         job = self._job(interface.REDUCE, options, peer=options.rootRank, count=tensors[0].numel())
         if options.rootRank == self._comm.rank:
@@ -296,7 +300,7 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
             for whole in outputs[1:]:
                 for to, tensor in zip(whole, outputs[0]):
                     to.copy_(tensor)
-        return Done(outputs[0])
+        return Done(outputs if len(outputs) > 1 else outputs[0])
 
     def allgather_coalesced(self, outputs, tensors, options):
         """List i of the outputs belongs to rank i here, not to input i."""

@@ -7,6 +7,7 @@
 #include "elements.h"
 #include "failure.h"
 
+#include <algorithm>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <ddprun/comm_groups.h>
 #include <ddprun/comm_requests.h>
@@ -15,10 +16,11 @@
 namespace ddprun
 {
 
+/* As libddpcomm has it, where 0 is what PyTorch calls unset, which is negative. */
 static uint32_t milliseconds_of(std::chrono::milliseconds timeout)
 {
     const auto count = timeout.count();
-    return count <= 0 ? 0 : count > UINT32_MAX ? UINT32_MAX : uint32_t(count);
+    return count < 0 ? 0 : uint32_t(std::clamp<int64_t>(count, 1, UINT32_MAX));
 }
 
 /* ---- meeting ---- */
@@ -302,7 +304,7 @@ bool Backend::supportsCoalescing() const
 
 void Backend::startCoalescing()
 {
-    auto batch = make_job(std::chrono::milliseconds(0));
+    auto batch = make_job(c10d::kUnsetTimeout);
     const std::lock_guard<std::mutex> lock(mutex_);
     TORCH_CHECK(batch_ == nullptr, "ddp: calls are being coalesced already");
     batch_ = std::move(batch);

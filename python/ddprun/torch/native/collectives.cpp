@@ -82,6 +82,12 @@ static void check_pair(const char *call, const at::Tensor &output, const at::Ten
                       "; ", outputs, " to ", inputs, " is needed");
 }
 
+static void check_root_tensor(const char *call, const Tensors &tensors, int64_t index)
+{
+    TORCH_CHECK_VALUE(index >= 0 && size_t(index) < tensors.size(), "ddp: ", call,
+                      "(): invalid root tensor: ", index);
+}
+
 /* ---- operations ---- */
 
 static void set_send(struct Operation &operation, const at::Tensor &tensor)
@@ -128,8 +134,7 @@ static void set_reduction(struct Operation &operation, const at::Tensor &tensor,
 WorkPtr Backend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &options)
 {
     check_alike("broadcast", tensors);
-    TORCH_CHECK_VALUE(options.rootTensor >= 0 && size_t(options.rootTensor) < tensors.size(),
-                      "ddp: broadcast(): invalid root tensor: ", options.rootTensor);
+    check_root_tensor("broadcast", tensors, options.rootTensor);
     const at::Tensor &tensor = tensors[size_t(options.rootTensor)];
     check_tensor(tensor, "broadcast");
     auto job = make_job(options.timeout);
@@ -200,6 +205,7 @@ WorkPtr Backend::allreduce_coalesced(Tensors &tensors,
 WorkPtr Backend::reduce(Tensors &tensors, const c10d::ReduceOptions &options)
 {
     const at::Tensor &tensor = only(tensors, "reduce");
+    check_root_tensor("reduce", tensors, options.rootTensor);
     const bool root = options.rootRank == getRank();
     auto job = make_job(options.timeout);
     auto &operation = job->add(DDP_KIND_REDUCE);
@@ -281,6 +287,8 @@ WorkPtr Backend::allgather(Lists &outputs, Tensors &inputs, const c10d::Allgathe
     for (size_t i = 1; i < outputs.size(); i++)
         for (size_t at = 0; at < first.size(); at++)
             job->copy_later(outputs[i][at], first[at]);
+    if (outputs.size() > 1)
+        job->set_lists(outputs);
     return submit(job, c10d::OpType::ALLGATHER, is_async(options), first);
 }
 
@@ -497,7 +505,7 @@ WorkPtr Backend::message(ddp_kind kind, Tensors &tensors, uint32_t peer, int tag
     const char *call = kind == DDP_KIND_SEND ? "send" : "recv";
     const at::Tensor &tensor = only(tensors, call);
     TORCH_CHECK_VALUE(tag >= 0, "ddp: ", call, "(): the tag is ", tag, "; it cannot be negative");
-    auto job = make_job(std::chrono::milliseconds(0));
+    auto job = make_job(c10d::kUnsetTimeout);
     auto &operation = job->add(kind);
     if (kind == DDP_KIND_SEND)
         set_send(operation, job->input(tensor));

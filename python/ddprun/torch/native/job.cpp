@@ -156,6 +156,16 @@ const std::vector<at::Tensor> &Job::results() const
     return results_;
 }
 
+void Job::set_lists(std::vector<std::vector<at::Tensor>> lists)
+{
+    lists_ = std::move(lists);
+}
+
+const std::vector<std::vector<at::Tensor>> &Job::lists() const
+{
+    return lists_;
+}
+
 /* ---- its life ---- */
 
 void Job::start(ddp_comm *comm, std::optional<c10::Stream> stream)

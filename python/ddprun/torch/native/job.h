@@ -62,6 +62,9 @@ class Job : public c10::intrusive_ptr_target
 
     void set_results(std::vector<at::Tensor> tensors);
     const std::vector<at::Tensor> &results() const;
+    /* Lists that a future has in place of results(). */
+    void set_lists(std::vector<std::vector<at::Tensor>> lists);
+    const std::vector<std::vector<at::Tensor>> &lists() const;
 
     /* ---- its life ---- */
 
@@ -90,6 +93,7 @@ class Job : public c10::intrusive_ptr_target
     uint32_t timeout_ms_;
     std::deque<struct Operation> operations_;
     std::vector<at::Tensor> kept_, results_;
+    std::vector<std::vector<at::Tensor>> lists_;
     std::vector<std::pair<at::Tensor, at::Tensor>> copies_; /* to, from */
     std::vector<std::function<void()>> last_;
     std::optional<c10::Device> device_;

@@ -73,11 +73,13 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
     for (const auto &tensor : job_->results())
         if (tensor.device().is_cuda() && devices.empty())
             devices.push_back(tensor.device());
+    const bool has_lists = !job_->lists().empty();
+    const auto list = c10::ListType::create(c10::TensorType::get());
     auto future = c10::make_intrusive<c10::ivalue::Future>(
-        c10::ListType::create(c10::TensorType::get()), devices);
+        has_lists ? c10::ListType::create(list) : list, devices);
     try {
         (void)job_->wait(kNoTimeout);
-        future->markCompleted(at::IValue(job_->results()));
+        future->markCompleted(has_lists ? at::IValue(job_->lists()) : at::IValue(job_->results()));
     } catch (...) {
         future->setError(std::current_exception());
     }
