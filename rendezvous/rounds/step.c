@@ -35,6 +35,8 @@ static void stop_generation(struct ddpi_rounds *rounds, bool failed, uint64_t no
 {
     rounds->failed = failed;
     rounds->proven = now_ms - rounds->begun_ms >= PROVEN_MS;
+    if (!failed && rounds->proven) /* what failed before has worked since */
+        memset(rounds->streaks, 0, sizeof rounds->streaks);
     rounds->recovering = true;
     rounds->recovery_ms = now_ms;
     rounds->quiet_ms = rounds->seated_ms = rounds->running_ms = 0;
