@@ -56,13 +56,20 @@ bool hint_add(int wait_status, const char *tail, size_t len, const char *interpr
     return true;
 }
 
+static bool has_more_lines(const char *text, size_t len)
+{
+    const char *end = memchr(text, '\n', len);
+    return end != NULL && end + 1 < text + len;
+}
+
 bool hint_broken_program(int wait_status, const char *tail, size_t len)
 {
     static const char *const names[] = {"SyntaxError", "IndentationError", "TabError",
                                         "ImportError", "ModuleNotFoundError"};
     struct excerpt name;
-    if (!WIFEXITED(wait_status) || !excerpt_last_exception(tail, len, &name))
-        return false;
+    if (!WIFEXITED(wait_status) || WEXITSTATUS(wait_status) != 1 ||
+        !excerpt_last_exception(tail, len, &name) || has_more_lines(tail + name.to, len - name.to))
+        return false; /* a program that has caught it may have ended for another reason */
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strlen(names[i]) == name.to - name.from &&
             memcmp(tail + name.from, names[i], name.to - name.from) == 0)
