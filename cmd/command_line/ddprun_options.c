@@ -507,7 +507,8 @@ static void settle_on(uint64_t *option_ms, uint64_t conf_ms, uint64_t standard_m
 const char *ddprun_options_misplaced(char *const *operands)
 {
     static const char *const groups[] = {JOB, MEETING, RESTART};
-    for (size_t i = 1; operands[0] != NULL && operands[i] != NULL; i++) {
+    for (size_t i = 1; operands[0] != NULL && operands[i] != NULL && strcmp(operands[i], "--") != 0;
+         i++) {
         const struct option *option = options_find(&ddprun_option_table, operands[i]);
         for (size_t j = 0; option != NULL && j < sizeof groups / sizeof *groups; j++)
             if (strcmp(option->group, groups[j]) == 0)
