@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DdprunCase, probe, wait_until
+from ddprun_run import DdprunCase, children, describe, probe, wait_until
 
 
 def ignoring(*signals):
@@ -46,6 +46,7 @@ class Ending(SignalCase):
                 job = self.ready('--shutdown-timeout=1h', '--no-prefix', 'sh', '-c',
                                  f'echo $$$$ > pid; echo ready; {script}', workers=1)
                 leader = int((self.folder / 'pid').read_text())
+                wait_until(lambda: 'sleep' in ''.join(map(describe, [leader, *children(leader)])), 'sleep to be executed')
                 os.killpg(leader, signal.SIGSTOP)
                 wait_until(lambda: Path(f'/proc/{leader}/stat').read_text().rpartition(')')[2].split()[0] == 'T',
                            'the worker to stop')

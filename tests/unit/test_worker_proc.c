@@ -7,7 +7,11 @@
 #include "worker_proc.h"
 
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -171,9 +175,26 @@ START_TEST(stopped_too_late)
 }
 END_TEST
 
+/* The shell ignores SIGTERM from now on. */
+static bool ignores_sigterm(void *ctx)
+{
+    char path[64], text[4096], *line;
+    uint64_t ignored = 0;
+    (void)ctx;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)worker.pid);
+    FILE *file = fopen(path, "re");
+    ck_assert_ptr_nonnull(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    if ((line = strstr(text, "\nSigIgn:")) != NULL)
+        ignored = strtoull(line + 8, NULL, 16);
+    return (ignored >> (SIGTERM - 1) & 1) != 0;
+}
+
 START_TEST(killed_after_stopping)
 {
     start("trap '' TERM; while :; do sleep 100; done");
+    looptest_run_until(&loop, ignores_sigterm, NULL);
     worker_proc_stop(&worker, SIGTERM, SIGNAL_GROUP);
     worker_proc_stop(&worker, SIGKILL, SIGNAL_GROUP);
     ck_assert_uint_eq(worker.sm.state, WORKER_KILLING);
