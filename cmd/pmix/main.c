@@ -2,9 +2,9 @@
  * main.c - ddprun-pmix: the PMIx server of one node in one generation, for programs of Open MPI.
  * ddprun starts it when the first rank connects, so only MPI programs pay for loading libpmix.
  *
- * Descriptor 0 is the socket at which ranks connect, 1 the socket to ddprun: lines to it are "say
- * TEXT", "fail WHY" and "abort LOCAL_RANK EXIT_CODE", from it "gone LOCAL_RANK". Its end ends this
- * process.
+ * Descriptor 4 is the connection of the first rank, 0 the socket at which the others connect, 1 the
+ * socket to ddprun: lines to it are "say TEXT", "fail WHY" and "abort LOCAL_RANK EXIT_CODE", from
+ * it "gone LOCAL_RANK". Its end ends this process.
  */
 #include "error.h"
 #include "exit_codes.h"
@@ -15,7 +15,9 @@
 #include "pmix_relay.h"
 #include "pmix_upcalls.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -23,7 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RANKS_FD = 0, AGENT_FD = 1, LINE_SIZE = 1024 };
+enum { RANKS_FD = 0, AGENT_FD = 1, FIRST_RANK_FD = 4, LINE_SIZE = 1024 };
 
 static struct {
     uv_loop_t loop;
@@ -49,8 +51,16 @@ static void tell_agent(const char *format, ...)
     if (len >= (int)sizeof line - 1)
         len = (int)sizeof line - 2;
     line[len++] = '\n';
-    if (write(AGENT_FD, line, (size_t)len) < 0)
-        _exit(EXIT_CONFIG); /* the agent is gone */
+    for (int sent = 0; sent < len;) {
+        ssize_t now = write(AGENT_FD, line + sent, (size_t)(len - sent));
+        struct pollfd room = {.fd = AGENT_FD, .events = POLLOUT};
+        if (now < 0 && (errno == EAGAIN || errno == EINTR))
+            (void)poll(&room, 1, -1);
+        else if (now < 0)
+            _exit(EXIT_CONFIG); /* the agent is gone */
+        else
+            sent += (int)now;
+    }
 }
 
 __attribute__((noreturn)) static void end_server(int exit_code)
@@ -111,6 +121,8 @@ static void serve(void)
     ddp_status status = pmix_job_register(&server.place, server.nodes, address, &err);
     if (status == DDP_OK)
         status = pmix_relay_open(&server.relay, &server.loop, RANKS_FD, address, &err);
+    if (status == DDP_OK)
+        status = pmix_relay_adopt(&server.relay, FIRST_RANK_FD, &err);
     if (status != DDP_OK)
         give_up(&err);
 }
@@ -148,6 +160,23 @@ static bool take_node(struct pmix_node *node, const struct pmix_text *text)
     return *at == '\0';
 }
 
+/* Ranks follow each other from node to node, and there are as many as there should be. */
+static bool take_nodes(const struct pmix_text *texts)
+{
+    const struct pmix_place *place = &server.place;
+    uint32_t ranks = 0;
+    for (uint32_t i = 0; i < place->node_count; i++) {
+        struct pmix_node *node = &server.nodes[i];
+        if (!take_node(node, &texts[i]) || node->first_rank != ranks || node->nproc == 0 ||
+            node->nproc > place->world_size - ranks)
+            return false;
+        ranks += node->nproc;
+    }
+    const struct pmix_node *own = &server.nodes[place->node_rank];
+    return ranks == place->world_size && own->first_rank == place->own.first_rank &&
+           own->nproc == place->own.nproc;
+}
+
 static void on_nodes_known(void *ctx, ddp_status status, const struct pmix_text *texts,
                            const char *why)
 {
@@ -158,12 +187,10 @@ static void on_nodes_known(void *ctx, ddp_status status, const struct pmix_text 
                        why);
         give_up(&err);
     }
-    for (uint32_t i = 0; i < server.place.node_count; i++)
-        if (!take_node(&server.nodes[i], &texts[i])) {
-            ddpi_error_set(&err, DDP_E_PROTOCOL, "node %" PRIu32 " has not said which ranks it has",
-                           i);
-            give_up(&err);
-        }
+    if (!take_nodes(texts)) {
+        ddpi_error_set(&err, DDP_E_PROTOCOL, "what the nodes say of their ranks does not fit");
+        give_up(&err);
+    }
     serve();
 }
 
@@ -189,16 +216,16 @@ static void meet_nodes(void)
     pmix_gather_begin(&server.gathering, &gather);
 }
 
-/* Of the variables for ranks, which would make a client of this server. Shared memory of the server
- * would be left behind, as this process is killed at the end. */
+/* Of the variables for ranks, which would make a client of this server. It shares no memory with
+ * its ranks, which would be left behind when it is killed. */
 static void clean_environment(void)
 {
     extern char **environ;
     char name[LINE_SIZE];
     for (char **entry = environ; *entry != NULL;) {
         size_t len = strcspn(*entry, "=");
-        bool drop = strncmp(*entry, "PMIX_", 5) == 0 && strncmp(*entry, "PMIX_MCA_", 9) != 0 &&
-                    len < sizeof name;
+        bool drop = (*entry)[len] == '=' && strncmp(*entry, "PMIX_", 5) == 0 &&
+                    strncmp(*entry, "PMIX_MCA_", 9) != 0 && len < sizeof name;
         snprintf(name, sizeof name, "%.*s", (int)len, *entry);
         if (!drop || unsetenv(name) != 0)
             entry++;
@@ -244,7 +271,9 @@ int main(void)
     struct ddp_error err;
     signal(SIGPIPE, SIG_IGN);
     ddp_status status = pmix_place_read(&server.place, &err);
-    if (status != DDP_OK || uv_loop_init(&server.loop) != 0) {
+    if (status == DDP_OK && uv_loop_init(&server.loop) != 0)
+        status = ddpi_error_nomem(&err, sizeof server.loop);
+    if (status != DDP_OK) {
         fprintf(stderr, "ddprun-pmix: ddprun starts this program: %s\n", err.msg);
         return EXIT_USAGE;
     }

@@ -3,7 +3,8 @@
  * texts are keys of the job's store, below the prefix of its generation. A group of one node needs
  * no store.
  *
- * All calls and callbacks are of the loop's thread.
+ * All calls and callbacks are of the loop's thread; only an exchange of one node, which touches
+ * neither the loop nor the store, may be begun in any thread.
  */
 #ifndef CMD_PMIX_GATHER_H
 #define CMD_PMIX_GATHER_H

@@ -195,9 +195,9 @@ static void take_directives(struct name_call *call, const pmix_info_t info[], si
             call->waits = call->verb == NAME_LOOKUP;
         else if (PMIX_CHECK_KEY(&info[i], PMIX_PERSISTENCE))
             call->once = info[i].value.data.persist == PMIX_PERSIST_FIRST_READ;
-        else if (PMIX_CHECK_KEY(&info[i], PMIX_TIMEOUT))
+        else if (PMIX_CHECK_KEY(&info[i], PMIX_TIMEOUT) && info[i].value.type == PMIX_INT)
             seconds = info[i].value.data.integer;
-    if (seconds > 0)
+    if (seconds > 0 && (uint32_t)seconds < DDP_STORE_FOREVER / 1000)
         call->timeout_ms = (uint32_t)seconds * 1000;
 }
 

@@ -70,16 +70,11 @@ ddp_status pmix_place_read(struct pmix_place *place, struct ddp_error *err)
         status = read_name("PMIX_HOSTNAME", place->own.host, err);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers && status == DDP_OK; i++)
         status = read_number(numbers[i].name, numbers[i].number, err);
-    if (status == DDP_OK && place->node_rank >= place->node_count)
-        status = ddpi_error_set(err, DDP_E_INVALID, "GROUP_RANK is not below GROUP_WORLD_SIZE");
+    const struct pmix_node *own = &place->own;
+    if (status == DDP_OK &&
+        (place->node_rank >= place->node_count || own->nproc == 0 ||
+         own->nproc > place->world_size || own->first_rank > place->world_size - own->nproc))
+        status = ddpi_error_set(err, DDP_E_INVALID, "the variables of ranks and nodes do not fit");
     read_store(&place->store);
     return status;
-}
-
-const struct pmix_node *pmix_node_of(const struct pmix_node *nodes, uint32_t count, uint32_t rank)
-{
-    for (uint32_t i = 0; i < count; i++)
-        if (rank - nodes[i].first_rank < nodes[i].nproc)
-            return &nodes[i];
-    return NULL;
 }

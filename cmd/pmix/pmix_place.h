@@ -31,7 +31,4 @@ struct pmix_place {
 /* Reads the environment. DDP_E_INVALID: a variable is missing or no such number; @err names it. */
 DDP_MUST_CHECK ddp_status pmix_place_read(struct pmix_place *place, struct ddp_error *err);
 
-/* The node of @rank in @nodes; NULL: there is no such rank. */
-const struct pmix_node *pmix_node_of(const struct pmix_node *nodes, uint32_t count, uint32_t rank);
-
 #endif

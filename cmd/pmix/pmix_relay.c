@@ -112,25 +112,53 @@ static bool is_of_our_user(struct pmix_relay *relay, const uv_tcp_t *tcp)
     return ddpi_owners_ours(&relay->owners, &ends[0], &ends[1], &owner, &known);
 }
 
-static void on_rank(uv_stream_t *listener, int uv_status)
+static struct relayed *make_pair(uv_loop_t *loop)
 {
-    struct pmix_relay *relay = listener->data;
-    struct relayed *pair = uv_status == 0 ? ddpi_calloc(1, sizeof *pair) : NULL;
+    struct relayed *pair = ddpi_calloc(1, sizeof *pair);
     if (pair == NULL)
-        return;
+        return NULL;
     struct relay_side *sides[] = {&pair->rank, &pair->server};
     for (int i = 0; i < 2; i++) {
-        uv_tcp_init(listener->loop, &sides[i]->tcp);
+        uv_tcp_init(loop, &sides[i]->tcp);
         sides[i]->tcp.data = sides[i]->write.data = sides[i];
         sides[i]->pair = pair;
     }
     pair->open = 2;
     pair->connect.data = pair;
-    if (uv_accept(listener, (uv_stream_t *)&pair->rank.tcp) != 0 ||
-        !is_of_our_user(relay, &pair->rank.tcp) ||
+    return pair;
+}
+
+static void connect_pair(struct pmix_relay *relay, struct relayed *pair)
+{
+    if (!is_of_our_user(relay, &pair->rank.tcp) ||
         uv_tcp_connect(&pair->connect, &pair->server.tcp, (struct sockaddr *)&relay->server,
                        on_server_reached) != 0)
         close_pair(pair);
+}
+
+static void on_rank(uv_stream_t *listener, int uv_status)
+{
+    struct relayed *pair = uv_status == 0 ? make_pair(listener->loop) : NULL;
+    if (pair == NULL)
+        return;
+    if (uv_accept(listener, (uv_stream_t *)&pair->rank.tcp) == 0)
+        connect_pair(listener->data, pair);
+    else
+        close_pair(pair);
+}
+
+ddp_status pmix_relay_adopt(struct pmix_relay *relay, int fd, struct ddp_error *err)
+{
+    struct relayed *pair = make_pair(relay->listener.loop);
+    if (pair == NULL)
+        return ddpi_error_nomem(err, sizeof *pair);
+    int uv_status = uv_tcp_open(&pair->rank.tcp, fd);
+    if (uv_status != 0) {
+        close_pair(pair);
+        return ddpi_error_sys(err, -uv_status, "cannot use the first rank's connection");
+    }
+    connect_pair(relay, pair);
+    return DDP_OK;
 }
 
 static bool parse_server(const char *text, struct sockaddr_in *ret)

@@ -25,4 +25,7 @@ struct pmix_relay {
 DDP_MUST_CHECK ddp_status pmix_relay_open(struct pmix_relay *relay, uv_loop_t *loop, int fd,
                                           const char *server, struct ddp_error *err);
 
+/* Pass on the connection @fd, too, which has been accepted. Takes @fd. */
+DDP_MUST_CHECK ddp_status pmix_relay_adopt(struct pmix_relay *relay, int fd, struct ddp_error *err);
+
 #endif

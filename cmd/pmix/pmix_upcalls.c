@@ -182,7 +182,8 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t len) /* FNV-
 static bool has_rank_of(const struct pmix_node *node, const pmix_proc_t *procs, size_t nprocs)
 {
     for (size_t i = 0; i < nprocs; i++)
-        if (procs[i].rank == PMIX_RANK_WILDCARD || procs[i].rank - node->first_rank < node->nproc)
+        if (strcmp(procs[i].nspace, host.hooks.place->nspace) == 0 &&
+            (procs[i].rank == PMIX_RANK_WILDCARD || procs[i].rank - node->first_rank < node->nproc))
             return true;
     return false;
 }
@@ -195,7 +196,8 @@ static void free_call(struct group_call *call)
     ddpi_free(call);
 }
 
-/* NULL: no memory. @kind tells apart operations of the same ranks. */
+/* NULL: no memory, or a group of ranks of other jobs. @kind tells apart operations of the same
+ * ranks. */
 static struct group_call *make_call(const char *kind, const pmix_proc_t *procs, size_t nprocs)
 {
     const struct pmix_place *place = host.hooks.place;
@@ -213,6 +215,10 @@ static struct group_call *make_call(const char *kind, const pmix_proc_t *procs, 
     for (uint32_t i = 0; i < place->node_count; i++)
         if (has_rank_of(&host.hooks.nodes[i], procs, nprocs))
             call->nodes[call->count++] = i;
+    if (call->count == 0) {
+        free_call(call);
+        return NULL;
+    }
     return call;
 }
 
@@ -244,7 +250,7 @@ static pmix_status_t on_fence(const pmix_proc_t procs[], size_t nprocs, const pm
     (void)info;
     (void)ninfo;
     if (call == NULL)
-        return PMIX_ERR_NOMEM;
+        return PMIX_ERR_BAD_PARAM;
     call->bytes = data;
     call->len = ndata;
     call->fenced = done;
@@ -259,7 +265,7 @@ static pmix_status_t on_connect(const pmix_proc_t procs[], size_t nprocs, const 
     (void)info;
     (void)ninfo;
     if (call == NULL)
-        return PMIX_ERR_NOMEM;
+        return PMIX_ERR_BAD_PARAM;
     call->connected = done;
     call->cbdata = cbdata;
     return queue_call(call);
@@ -278,7 +284,7 @@ static pmix_status_t on_group(pmix_group_operation_t operation, char name[],
 {
     struct group_call *call = make_call(name, procs, nprocs);
     if (call == NULL)
-        return PMIX_ERR_NOMEM;
+        return PMIX_ERR_BAD_PARAM;
     (void)info;
     (void)ninfo;
     if (operation == PMIX_GROUP_DESTRUCT && call->count == 1) {
@@ -391,9 +397,13 @@ static void begin_call(struct group_call *call)
 {
     char name[NAME_SIZE] = "";
     size_t id = ((size_t)host.hooks.place->node_rank << 32) + ++host.ids;
-    if (call->count > 1)
-        snprintf(name, sizeof name, "%016" PRIx64 "-%" PRIu32, call->group,
-                 count_meeting(call->group));
+    uint32_t meeting = call->count > 1 ? count_meeting(call->group) : 1;
+    if (meeting == 0) { /* no memory */
+        refuse_call(call);
+        free_call(call);
+        return;
+    }
+    snprintf(name, sizeof name, "%016" PRIx64 "-%" PRIu32, call->group, meeting);
     struct pmix_gather gather = {.name = name,
                                  .nodes = call->nodes,
                                  .count = call->count,

@@ -3,7 +3,7 @@
  * finalized, and operations of groups of ranks (fence, connect, group). libpmix answers all other
  * questions itself. What ddprun does not serve, such as MPI_Comm_spawn(), is refused by name.
  *
- * libpmix calls from a thread of its own; operations of groups go on in the loop's thread.
+ * libpmix calls from a thread of its own; operations of ranks on several nodes go on in the loop's.
  */
 #ifndef CMD_PMIX_UPCALLS_H
 #define CMD_PMIX_UPCALLS_H

@@ -121,12 +121,19 @@ static void release_pmix_start(void *ctx, struct pmix_host_start *start)
         close(start->key_fd);
 }
 
+static bool is_ours(void *ctx, int fd)
+{
+    struct agent *agent = ctx;
+    return agent->config->is_ours == NULL || agent->config->is_ours(fd);
+}
+
 static ddp_status open_pmix(struct agent *agent, struct ddp_error *err)
 {
     const struct pmix_host_hooks hooks = {.ctx = agent,
                                           .say = on_agent_line,
                                           .aborted = agent_on_mpi_abort,
                                           .failed = agent_on_pmix_failed,
+                                          .is_ours = is_ours,
                                           .prepare = prepare_pmix_server,
                                           .release = release_pmix_start,
                                           .settled = on_warm_settled};

@@ -1,6 +1,6 @@
 /*
  * agent_exits.c - see agent_exits.h. Reaps workers and orphans; signals no worker except one that
- * has called MPI_Abort.
+ * has called MPI_Abort, or one of MPI programs that cannot be served.
  */
 #include "agent_exits.h"
 
@@ -101,8 +101,10 @@ void agent_on_mpi_abort(void *ctx, uint32_t local_rank, int exit_code)
 void agent_on_pmix_failed(void *ctx, const char *why)
 {
     struct agent *agent = ctx;
+    if (!agent_is_up(agent) || agent->cause != AGENT_CAUSE_NONE)
+        return; /* the ranks are ended for another reason */
     logmux_say(&agent->mux, "%s", why);
-    for (uint32_t i = 0; i < agent->config->nproc && agent->cause == AGENT_CAUSE_NONE; i++)
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
         if (worker_proc_alive(&agent->workers[i])) {
             agent->workers[i].aborts_with = EXIT_CONFIG;
             worker_proc_signal(&agent->workers[i], SIGKILL, SIGNAL_GROUP);

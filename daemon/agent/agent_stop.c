@@ -171,12 +171,13 @@ struct left_over {
     size_t len; /* of the names that fit */
     unsigned count;
     unsigned managers; /* not counted above */
+    pid_t server;      /* of MPI programs: it is ours */
 };
 
 static bool note_left_over(void *ctx, const struct ddpi_proc_stat *stat)
 {
     struct left_over *left = ctx;
-    if (stat->state == 'Z')
+    if (stat->state == 'Z' || stat->pid == left->server)
         return false;
     if (is_shm_manager(stat)) {
         left->managers++;
@@ -212,7 +213,7 @@ static void on_manager_timer(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
     pid_t warm = warm_process_pid(&agent->warm);
-    struct left_over left = {.count = 0};
+    struct left_over left = {.server = agent->pmix.pid};
     reap_signal_below(0, warm, note_left_over, &left);
     if (left.managers == 0 || ddpi_now_ms(&ddpi_clock_monotonic) >= agent->sweep_deadline_ms)
         sweep_now(agent);
@@ -223,7 +224,7 @@ static void on_manager_timer(uv_timer_t *timer)
 static void on_settle_over(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
-    struct left_over left = {.count = 0};
+    struct left_over left = {.server = agent->pmix.pid};
     reap_signal_below(0, warm_process_pid(&agent->warm), note_left_over, &left);
     say_what_is_killed(agent, &left);
     if (left.managers > 0)

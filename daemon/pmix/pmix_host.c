@@ -71,10 +71,11 @@ static void drop_host_start(struct pmix_host *host)
         host->hooks.release(host->hooks.ctx, &host->start);
     host->start = (struct pmix_host_start){.envp = NULL};
     close_host_fd(&host->its_end);
+    close_host_fd(&host->first);
 }
 
-/* Nothing listens any more, so a rank that has not connected takes itself for the only one: the
- * generation must not go on. */
+/* Ranks that have not connected wait at the socket, which stays open until the generation ends: a
+ * rank that were refused would take itself for the only one. */
 static void fail_host(struct pmix_host *host, const char *why)
 {
     char text[DDP_ERROR_TEXT + 128];
@@ -98,12 +99,14 @@ static void take_abort(struct pmix_host *host, char *text)
 
 static void take_server_line(struct pmix_host *host, char *line)
 {
-    if (strncmp(line, "say ", 4) == 0)
+    if (strncmp(line, "say ", 4) == 0) {
         host->hooks.say(host->hooks.ctx, line + 4);
-    else if (strncmp(line, "abort ", 6) == 0)
+    } else if (strncmp(line, "abort ", 6) == 0) {
         take_abort(host, line + 6);
-    else if (strncmp(line, "fail ", 5) == 0)
+    } else if (strncmp(line, "fail ", 5) == 0) {
+        host->has_failed = true;
         host->hooks.failed(host->hooks.ctx, line + 5);
+    }
 }
 
 static void on_server_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
@@ -190,7 +193,6 @@ static void on_server_spawned(void *ctx, struct spawner_task *task)
 {
     struct pmix_host *host = ctx;
     drop_host_start(host);
-    close_host_fd(&host->fd);
     if (task->status == DDP_OK) {
         close(task->child.pidfd);
         host->pid = task->child.pid;
@@ -237,7 +239,6 @@ static void start_server(struct pmix_host *host)
     if (status != DDP_OK) {
         drop_host_start(host);
         close_host_channel(host);
-        close_host_fd(&host->fd);
         ddpi_sm_move(&host->sm, PMIX_HOST_IDLE);
         fail_host(host, err.msg);
         return;
@@ -246,7 +247,8 @@ static void start_server(struct pmix_host *host)
                                                    .argv = argv,
                                                    .envp = host->start.envp,
                                                    .stdio = {host->fd, host->its_end, 2},
-                                                   .key_fd = host->start.key_fd}};
+                                                   .key_fd = host->start.key_fd,
+                                                   .life_fd = host->first}};
     spawner_start(&host->spawner, &host->task);
 }
 
@@ -255,6 +257,11 @@ static void on_knock(uv_poll_t *knock, int uv_status, int events)
     struct pmix_host *host = ((struct pmix_knock *)knock->data)->host;
     (void)uv_status;
     (void)events;
+    host->first = accept4(host->fd, NULL, NULL, SOCK_CLOEXEC);
+    if (host->first >= 0 && !host->hooks.is_ours(host->hooks.ctx, host->first))
+        close_host_fd(&host->first);
+    if (host->first < 0)
+        return;
     stop_knocking(host);
     ddpi_sm_move(&host->sm, PMIX_HOST_STARTING);
     start_server(host);
@@ -295,6 +302,7 @@ static ddp_status watch_for_ranks(struct pmix_host *host, struct ddp_error *err)
 ddp_status pmix_host_begin(struct pmix_host *host, struct ddp_error *err)
 {
     memset(host->gone, 0, host->nproc * sizeof *host->gone);
+    host->has_failed = false;
     ddp_status status = listen_for_ranks(host, err);
     if (status == DDP_OK)
         status = watch_for_ranks(host, err);
@@ -309,8 +317,8 @@ void pmix_host_end(struct pmix_host *host)
 {
     stop_knocking(host);
     close_host_channel(host);
+    close_host_fd(&host->fd);
     if (host->sm.state == PMIX_HOST_LISTENING) {
-        close_host_fd(&host->fd);
         ddpi_sm_move(&host->sm, PMIX_HOST_IDLE);
     } else if (host->sm.state == PMIX_HOST_STARTING || host->sm.state == PMIX_HOST_SERVING) {
         ddpi_sm_move(&host->sm, PMIX_HOST_ENDING);
@@ -350,8 +358,8 @@ bool pmix_host_exited(struct pmix_host *host, pid_t pid, int wait_status)
     if (pid != host->pid || pid == 0)
         return false;
     host->pid = 0;
-    bool unasked = host->sm.state == PMIX_HOST_SERVING;
     read_rest(host);
+    bool unasked = host->sm.state == PMIX_HOST_SERVING && !host->has_failed;
     close_host_channel(host);
     ddpi_sm_move(&host->sm, PMIX_HOST_IDLE);
     if (unasked)
@@ -363,8 +371,13 @@ ddp_status pmix_host_open(struct pmix_host *host, uv_loop_t *loop, const char *p
                           uint32_t nproc, const struct pmix_host_hooks *hooks,
                           struct ddp_error *err)
 {
-    *host = (struct pmix_host){
-        .loop = loop, .hooks = *hooks, .program = program, .nproc = nproc, .fd = -1, .its_end = -1};
+    *host = (struct pmix_host){.loop = loop,
+                               .hooks = *hooks,
+                               .program = program,
+                               .nproc = nproc,
+                               .fd = -1,
+                               .its_end = -1,
+                               .first = -1};
     ddpi_sm_init(&host->sm, &pmix_host_sm);
     host->gone = ddpi_calloc(nproc, sizeof *host->gone);
     return host->gone != NULL ? DDP_OK : ddpi_error_nomem(err, nproc * sizeof *host->gone);

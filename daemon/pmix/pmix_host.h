@@ -1,7 +1,8 @@
 /*
  * pmix_host.h - serves PMIx to programs of Open MPI among this node's workers. Workers know a port
  * from their start, at which the agent listens. When the first of them connects, the agent starts
- * the server, ddprun-pmix, and gives it the port; so nothing is loaded for other programs.
+ * the server, ddprun-pmix, and gives it port and connection; so nothing is loaded for other
+ * programs. A connection of another user of the machine is closed, and starts nothing.
  *
  *     IDLE --begin--> LISTENING --a rank connects--> STARTING --spawned--> SERVING
  *       ^                 |                              |                    |
@@ -42,6 +43,8 @@ struct pmix_host_hooks {
     void (*aborted)(void *ctx, uint32_t local_rank, int exit_code); /* as of pmi_hooks */
     /* MPI programs cannot be served: the generation fails. @why is a sentence. */
     void (*failed)(void *ctx, const char *why);
+    /* Whether the peer of the connection @fd is a process of our user. */
+    bool (*is_ours)(void *ctx, int fd);
     /* Give what the server is started with, and free it. */
     ddp_status (*prepare)(void *ctx, struct pmix_host_start *ret, struct ddp_error *err);
     void (*release)(void *ctx, struct pmix_host_start *start);
@@ -66,7 +69,9 @@ struct pmix_host {
     struct spawner_task task;
     struct pmix_host_start start;
     struct pmix_channel *channel; /* to the server; NULL: closed */
+    int first;                    /* connection of the rank that came first; -1: none */
     int its_end;                  /* of that, until the server runs; -1: closed */
+    bool has_failed;              /* the server has said why, in this generation */
     bool *gone;                   /* workers that have ended well, by local rank */
     pid_t pid;                    /* 0: none, or not known yet */
 };
@@ -76,7 +81,8 @@ DDP_MUST_CHECK ddp_status pmix_host_open(struct pmix_host *host, uv_loop_t *loop
                                          const struct pmix_host_hooks *hooks,
                                          struct ddp_error *err);
 
-/* A generation begins: listen at @host->port. */
+/* A generation begins, after the end of the last one: listen at @host->port. On failure nothing
+ * listens. */
 DDP_MUST_CHECK ddp_status pmix_host_begin(struct pmix_host *host, struct ddp_error *err);
 
 /* The main programs of a generation have ended: the server removes what its ranks have left, and

@@ -99,12 +99,13 @@ struct agent_config {
     sigset_t ending_signals;     /* end the job */
     sigset_t forwarded_signals;  /* are forwarded to the workers, without further effect */
     const char *ending_signals_text;
-    const struct cgroup *cgroup;         /* for the workers; NULL: none */
-    const struct guard_agent *guard;     /* NULL: no guard */
-    const struct pmi_link *pmi_link;     /* to the MPI ranks of other nodes; NULL: one node */
-    const char *pmix_server;             /* program of pmix_host.h; NULL: not installed */
-    bool serves_pmi;                     /* to MPI programs of MPICH's family */
-    bool serves_pmix;                    /* to those of Open MPI */
+    const struct cgroup *cgroup;     /* for the workers; NULL: none */
+    const struct guard_agent *guard; /* NULL: no guard */
+    const struct pmi_link *pmi_link; /* to the MPI ranks of other nodes; NULL: one node */
+    bool (*is_ours)(int fd); /* the peer of a connection within this machine; NULL: all are */
+    const char *pmix_server; /* program of pmix_host.h; NULL: not installed */
+    bool serves_pmi;         /* to MPI programs of MPICH's family */
+    bool serves_pmix;        /* to those of Open MPI */
     const struct agent_horovod *horovod; /* read when a worker starts; NULL: none */
 };
 

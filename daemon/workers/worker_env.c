@@ -19,6 +19,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { VALUE_MAX = 128 }; /* a number, or the name of a device */
 
@@ -580,8 +581,8 @@ void worker_env_job_name(char *text, size_t size, const struct agent_config *con
 {
     char of_job[512];
     uint32_t hash = 2166136261u; /* FNV-1a */
-    snprintf(of_job, sizeof of_job, "%u %.400s", seat->master_port,
-             config->run_id != NULL ? config->run_id : "");
+    snprintf(of_job, sizeof of_job, "%u %d %.400s", seat->master_port,
+             seat->nodes == 1 ? (int)getpid() : 0, config->run_id != NULL ? config->run_id : "");
     for (const char *at = of_job; *at != '\0'; at++)
         hash = (hash ^ (unsigned char)*at) * 16777619u;
     snprintf(text, size, "ddprun-%08" PRIx32 "-%" PRIu64, hash, seat->generation);

@@ -55,8 +55,8 @@ DDP_MUST_CHECK ddp_status worker_env_make_shared(const struct agent_config *conf
 DDP_MUST_CHECK char *worker_env_own_names(const struct agent_config *config);
 
 /* The name by which MPI programs know their job, at most 40 bytes: the same for all ranks, and
- * another one in each generation and for other jobs of this machine, as they name shared memory by
- * it. */
+ * another one in each generation, as they name shared memory by it. Two jobs of several nodes
+ * differ in it if they differ in run id or port of rank 0. */
 void worker_env_job_name(char *text, size_t size, const struct agent_config *config,
                          const struct ddp_round_seat *seat);
 

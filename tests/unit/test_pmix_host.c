@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,15 @@ static void on_failed(void *ctx, const char *why)
     add("fail", why);
 }
 
+static int strangers; /* that connect first */
+
+static bool is_ours(void *ctx, int fd)
+{
+    (void)ctx;
+    ck_assert_int_ge(fd, 0);
+    return strangers-- <= 0;
+}
+
 static ddp_status on_prepare(void *ctx, struct pmix_host_start *ret, struct ddp_error *err)
 {
     (void)ctx;
@@ -85,6 +95,7 @@ static void open_host(const char *script)
     const struct pmix_host_hooks hooks = {.say = on_say,
                                           .aborted = on_aborted,
                                           .failed = on_failed,
+                                          .is_ours = is_ours,
                                           .prepare = on_prepare,
                                           .release = on_release,
                                           .settled = on_settled};
@@ -224,6 +235,29 @@ START_TEST(one_that_cannot_be_started_fails_the_generation)
 }
 END_TEST
 
+/* Another user of the machine must not start it, nor end the job where it cannot be started. */
+START_TEST(a_stranger_starts_nothing)
+{
+    char byte;
+    open_host("exit 3");
+    strangers = 2;
+    for (int i = 0; i < 2; i++) {
+        int fd = connect_rank();
+        struct pollfd end = {.fd = fd, .events = POLLIN};
+        while (poll(&end, 1, 0) == 0)
+            uv_run(&loop, UV_RUN_ONCE);
+        ck_assert_int_eq(read(fd, &byte, 1), 0);
+        close(fd);
+        ck_assert_uint_eq(host.sm.state, PMIX_HOST_LISTENING);
+    }
+    int fd = connect_rank();
+    run_until(PMIX_HOST_IDLE);
+    close(fd);
+    close_host();
+    ck_assert_msg(strstr(said, "exit code 3") != NULL, "%s", said);
+}
+END_TEST
+
 /* As when a worker fails while the server is being started. */
 START_TEST(an_end_meets_a_server_that_is_being_started)
 {
@@ -244,7 +278,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("pmix_host");
     TCase *tcase = tcase_create("pmix_host");
     ADD_TESTS(tcase, its_states_are_sound, without_a_rank_that_connects_nothing_is_started,
-              its_lines_arrive_and_it_hears_which_ranks_are_gone,
+              its_lines_arrive_and_it_hears_which_ranks_are_gone, a_stranger_starts_nothing,
               an_end_meets_a_server_that_is_being_started);
     tcase_add_loop_test(tcase, a_server_that_ends_by_itself_fails_the_generation, 0,
                         sizeof ends / sizeof *ends);
