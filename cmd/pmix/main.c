@@ -14,6 +14,7 @@
 #include "pmix_names.h"
 #include "pmix_relay.h"
 #include "pmix_upcalls.h"
+#include "pmix_waiting.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -37,6 +38,7 @@ static struct {
     struct pmix_gathering gathering;
     struct pmix_tasks tasks;
     struct pmix_relay relay;
+    struct pmix_waiting waiting;
 } server;
 
 static void tell_agent(const char *format, ...) DDP_PRINTF(1, 2);
@@ -93,14 +95,21 @@ static void on_agent_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     *buf = uv_buf_init(server.line + server.used, (unsigned)(sizeof server.line - server.used));
 }
 
+static void end_well(void)
+{
+    pmix_job_end(&server.place);
+    end_server(EXIT_SUCCESS);
+}
+
 static void on_agent_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 {
     char *end;
-    (void)stream;
     (void)buf;
     if (count < 0 || server.used + (size_t)count == sizeof server.line) {
-        pmix_job_end(&server.place);
-        end_server(EXIT_SUCCESS);
+        uv_read_stop(stream);
+        if (!pmix_waiting_holds(&server.waiting, end_well))
+            end_well();
+        return;
     }
     server.used += (size_t)count;
     while ((end = memchr(server.line, '\n', server.used)) != NULL) {
@@ -123,6 +132,8 @@ static void serve(void)
         status = pmix_relay_open(&server.relay, &server.loop, RANKS_FD, address, &err);
     if (status == DDP_OK)
         status = pmix_relay_adopt(&server.relay, FIRST_RANK_FD, &err);
+    if (status == DDP_OK)
+        status = pmix_waiting_serve(&server.waiting, &err);
     if (status != DDP_OK)
         give_up(&err);
 }
@@ -242,6 +253,7 @@ static ddp_status start_server(struct ddp_error *err)
                                          .nodes = server.nodes,
                                          .gathering = &server.gathering,
                                          .tasks = &server.tasks,
+                                         .waiting = &server.waiting,
                                          .tell = tell_agent};
     ddp_status status = pmix_upcalls_open(&upcalls, err);
     if (status != DDP_OK)
@@ -249,6 +261,10 @@ static ddp_status start_server(struct ddp_error *err)
     int uv_status = pmix_tasks_open(&server.tasks, &server.loop);
     if (uv_status != 0)
         return ddpi_error_sys(err, -uv_status, "cannot watch libpmix");
+    server.waiting = (struct pmix_waiting){.place = &server.place,
+                                           .gathering = &server.gathering,
+                                           .tasks = &server.tasks,
+                                           .tell = tell_agent};
     pmix_names_open(&server.gathering, &server.tasks);
     pmix_status_t pmix_status = PMIx_server_init(&pmix_upcalls_module, NULL, 0);
     return pmix_status == PMIX_SUCCESS
@@ -287,6 +303,7 @@ int main(void)
         status = watch_agent(&err);
     if (status != DDP_OK)
         give_up(&err);
+    pmix_waiting_open(&server.waiting, &server.loop);
     meet_nodes();
     uv_run(&server.loop, UV_RUN_DEFAULT);
     return EXIT_CONFIG;

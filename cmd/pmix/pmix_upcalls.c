@@ -49,22 +49,28 @@ static struct {
 
 /* ---- one rank ------------------------------------------------------------------------------- */
 
-/* A rank that has left without MPI_Finalize() cannot reach the fence in which others may wait. */
+uint32_t pmix_upcalls_count(enum pmix_rank_state state, uint32_t *ret_first_rank)
+{
+    const struct pmix_node *own = &host.hooks.place->own;
+    uint32_t count = 0;
+    for (uint32_t i = own->nproc; i-- > 0;)
+        if (atomic_load(&host.states[i]) == state) {
+            *ret_first_rank = own->first_rank + i;
+            count++;
+        }
+    return count;
+}
+
+/* A rank that has left without MPI_Finalize() cannot reach the fence in which others may wait:
+ * here, or on another node. */
 static void check_the_missing(void)
 {
-    const struct pmix_place *place = host.hooks.place;
-    uint32_t missing = place->own.nproc;
-    bool others = false;
-    for (uint32_t i = 0; i < place->own.nproc; i++) {
-        unsigned state = atomic_load(&host.states[i]);
-        if (state == PMIX_RANK_GONE && missing == place->own.nproc)
-            missing = i;
-        others = others || state == PMIX_RANK_CONNECTED;
-    }
-    if (others && missing < place->own.nproc && !atomic_exchange(&host.has_told, true))
-        host.hooks.tell("fail rank %" PRIu32 " (node %" PRIu32
-                        ") has left MPI while others wait for it",
-                        place->own.first_rank + missing, place->node_rank);
+    uint32_t missing, other;
+    bool counts =
+        host.hooks.place->node_count > 1 || pmix_upcalls_count(PMIX_RANK_CONNECTED, &other) > 0;
+    if (counts && pmix_upcalls_count(PMIX_RANK_GONE, &missing) > 0 &&
+        !atomic_exchange(&host.has_told, true))
+        pmix_waiting_missing(host.hooks.waiting, missing);
 }
 
 static void set_state(const pmix_proc_t *proc, enum pmix_rank_state state)

@@ -11,6 +11,7 @@
 #include "pmix_gather.h"
 #include "pmix_place.h"
 #include "pmix_tasks.h"
+#include "pmix_waiting.h"
 
 #include <pmix.h>
 #include <pmix_server.h>
@@ -24,6 +25,7 @@ struct pmix_upcalls {
     const struct pmix_node *nodes;
     struct pmix_gathering *gathering;
     struct pmix_tasks *tasks;
+    struct pmix_waiting *waiting; /* hears of a rank that has left */
     /* Tell the agent: "say TEXT", "fail WHY", "abort LOCAL_RANK
      * EXIT_CODE". From any thread. */
     void (*tell)(const char *format, ...) DDP_PRINTF(1, 2);
@@ -38,5 +40,8 @@ DDP_MUST_CHECK ddp_status pmix_upcalls_open(const struct pmix_upcalls *upcalls,
 
 /* The rank has ended with exit code 0. From the loop's thread. */
 void pmix_upcalls_rank_gone(uint32_t local_rank);
+
+/* The ranks of this node that are in @state: how many, and the first of them. From any thread. */
+uint32_t pmix_upcalls_count(enum pmix_rank_state state, uint32_t *ret_first_rank);
 
 #endif

