@@ -164,11 +164,10 @@ static bool add_gpus(const struct report *report, struct ddpi_buf *out)
 static bool add_oom_others(const struct report_worker *worker, struct ddpi_buf *out)
 {
     uint64_t kills = worker->oom_others;
-    return kills == 0 ||
-           add_text(out,
-                    "  before that the kernel's out-of-memory killer had killed %" PRIu64
-                    " process%s, such as a child of this rank\n",
-                    kills, kills == 1 ? "" : "es");
+    return kills == 0 || add_text(out,
+                                  "  the kernel's out-of-memory killer has killed %" PRIu64
+                                  " other process%s since the start, perhaps one of this rank\n",
+                                  kills, kills == 1 ? "" : "es");
 }
 
 static bool add_root(const struct report *report, struct ddpi_buf *out)

@@ -308,13 +308,12 @@ START_TEST(a_child_may_have_had_no_memory)
 {
     struct report_worker root = plain_root;
     root.oom_others = 1;
-    reports(&root,
-            "ddprun: rank 3 failed first: exit code 7, after 12.3 s"
-            " (local rank 1, pid 4242, host node1)\n"
-            "  before that the kernel's out-of-memory killer had killed 1 process, such as a "
-            "child of this rank\n"
-            "  it wrote nothing to stderr\n"
-            "  its log: not kept; '--log-dir=DIR --tee=3' keeps one per rank\n");
+    reports(&root, "ddprun: rank 3 failed first: exit code 7, after 12.3 s"
+                   " (local rank 1, pid 4242, host node1)\n"
+                   "  the kernel's out-of-memory killer has killed 1 other process since the "
+                   "start, perhaps one of this rank\n"
+                   "  it wrote nothing to stderr\n"
+                   "  its log: not kept; '--log-dir=DIR --tee=3' keeps one per rank\n");
 }
 END_TEST
 
