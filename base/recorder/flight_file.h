@@ -80,13 +80,13 @@ struct ddpi_flight_group {
     char name[DDPI_FLIGHT_GROUP_NAME];
 };
 
-/* Where and when a copy was made; the writer does not know it. */
 enum ddpi_flight_process {
     DDPI_FLIGHT_RUNS,
     DDPI_FLIGHT_ENDED,  /* with ddpi_flight_place::exit_code */
     DDPI_FLIGHT_STOPPED /* by SIGSTOP, for example */
 };
 
+/* Where and when a copy was made; the writer does not know it. */
 struct ddpi_flight_place {
     uint64_t generation;
     uint64_t read_ns;      /* CLOCK_MONOTONIC */

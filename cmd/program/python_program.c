@@ -18,7 +18,7 @@
 /* Where a zip archive has the names of its files, if these are few. */
 enum { ZIP_END = 64 * 1024, HEAD = 512 };
 
-static bool is_executable_file(const char *path)
+bool program_is_executable(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
@@ -101,7 +101,7 @@ static char *python_below(const char *folder)
     static const char *const names[] = {"python3", "python"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *path = ddpi_asprintf("%s/bin/%s", folder, names[i]);
-        if (path != NULL && is_executable_file(path))
+        if (path != NULL && program_is_executable(path))
             return path;
         ddpi_free(path);
     }

@@ -4,6 +4,8 @@
 #ifndef CMD_PYTHON_PROGRAM_H
 #define CMD_PYTHON_PROGRAM_H
 
+#include <stdbool.h>
+
 enum python_kind {
     PYTHON_NONE,
     PYTHON_FILE, /* a text that cannot be executed, and is no script of another interpreter */
@@ -18,5 +20,8 @@ enum python_kind python_program_kind(const char *path);
  * the bin folders of both and that of conda comes first, as it was activated later; else of the one
  * that ddprun is installed in. The caller frees it; NULL: there is none, or no memory. */
 char *python_program_of_environment(void);
+
+/* Whether @path is a file that the user may execute. */
+bool program_is_executable(const char *path);
 
 #endif

@@ -28,12 +28,6 @@ enum {
     CUT_MARK = sizeof " ... #01234567",
 };
 
-static bool is_executable_file(const char *path)
-{
-    struct stat st;
-    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
-}
-
 /* Find @name in PATH; NULL: not found, or out of memory. */
 static char *search_path(const char *name)
 {
@@ -43,7 +37,7 @@ static char *search_path(const char *name)
     for (const char *cursor = path != NULL ? path : "/usr/local/bin:/usr/bin:/bin";
          ddpi_parse_list_next(&cursor, ':', &item, &len);) {
         char *candidate = ddpi_asprintf("%.*s%s%s", (int)len, item, len > 0 ? "/" : "", name);
-        if (candidate != NULL && is_executable_file(candidate))
+        if (candidate != NULL && program_is_executable(candidate))
             return candidate;
         ddpi_free(candidate);
     }
