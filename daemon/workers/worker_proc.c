@@ -156,6 +156,15 @@ static void stop_main_program(struct worker_proc *worker, int sig)
         end_watch(&worker->main_watch); /* the worker ends by itself, or when its time is over */
 }
 
+/* The letter of proc_stat(5); 0: it has ended. */
+static char state_of_main_program(const struct worker_proc *worker)
+{
+    struct ddpi_proc_stat stat;
+    bool there = worker_proc_alive(worker) &&
+                 ddpi_proc_stat_read(main_program_of(worker->pid, SIGTERM), &stat);
+    return there ? stat.state : '\0';
+}
+
 void worker_proc_stop(struct worker_proc *worker, int sig, enum signal_scope scope)
 {
     unsigned to = sig == SIGKILL ? WORKER_KILLING : WORKER_STOPPING;
@@ -166,7 +175,8 @@ void worker_proc_stop(struct worker_proc *worker, int sig, enum signal_scope sco
         stop_main_program(worker, sig);
     else
         worker_proc_signal(worker, sig, SIGNAL_GROUP);
-    worker_proc_signal(worker, SIGCONT, SIGNAL_GROUP); /* a stopped process does not hear @sig */
+    if (sig != SIGKILL && state_of_main_program(worker) == 'T')
+        worker_proc_signal(worker, SIGCONT, SIGNAL_GROUP); /* else it would not hear @sig */
     if (!worker->dying && ddpi_sm_allowed(&worker->sm, to))
         ddpi_sm_move(&worker->sm, to);
 }
@@ -206,10 +216,8 @@ int worker_proc_exit_code(const struct worker_proc *worker)
 
 bool worker_proc_is_stopped(const struct worker_proc *worker)
 {
-    struct ddpi_proc_stat stat;
-    return worker_proc_alive(worker) &&
-           ddpi_proc_stat_read(main_program_of(worker->pid, SIGTERM), &stat) &&
-           (stat.state == 'T' || stat.state == 't');
+    char state = state_of_main_program(worker);
+    return state == 'T' || state == 't'; /* by a signal, or by a debugger */
 }
 
 bool worker_proc_describe(const struct worker_proc *worker, struct worker_status *ret)
