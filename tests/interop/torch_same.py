@@ -181,6 +181,9 @@ CALLS.update({
     'allgather of nothing': lambda group, raw, rank: allgather(raw, [], 0, 0),
     'allgather with too few lists': lambda group, raw, rank: allgather(raw, nested(2, rank), 1, 2 * SIZE),
     'allgather with short lists': lambda group, raw, rank: allgather(raw, nested(2, rank), 2, SIZE),
+    'allgather with a later list of another size': lambda group, raw, rank: raw.allgather(
+        [[torch.zeros_like(numbers(rank)) for _ in range(2 * SIZE)], [torch.zeros(1) for _ in range(2 * SIZE)]],
+        nested(2, rank), c10d.AllgatherOptions()).wait(),
     'allgather of two types': lambda group, raw, rank: allgather(raw, [numbers(rank), numbers(rank).double()], 2, 2 * SIZE),
     'allgather of two sizes': lambda group, raw, rank: allgather(
         raw, [numbers(rank), numbers(rank, count=5)], 2, 2 * SIZE),

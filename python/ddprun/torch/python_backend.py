@@ -26,7 +26,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 def milliseconds(timeout):
-    """As libddpcomm has it, where 0 is what PyTorch calls unset, which is -1 ms."""
+    """For libddpcomm, to which 0 means that no timeout is set. PyTorch says that with -1 ms."""
     count = timeout // MILLISECOND
     return 0 if count < 0 else max(1, min(count, MOST_MS))
 
@@ -294,6 +294,9 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
             if len(whole) != len(tensors) * self._comm.size:
                 raise Invalid(f'ddp: all_gather() takes a tensor for each input of each of {self._comm.size} ranks, not '
                               f'{len(whole)}')
+            for to, first in zip(whole, outputs[0]):
+                if (to.dtype, to.numel()) != (first.dtype, first.numel()):
+                    raise Invalid('ddp: all_gather(): all lists must have outputs of the same types and sizes')
         for i, tensor in enumerate(tensors):
             self._gather_all(outputs[0][i::len(tensors)], tensor, options)
         with torch.no_grad():
@@ -306,8 +309,8 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         """List i of the outputs belongs to rank i here, not to input i."""
         check_not_empty('all_gather_coalesced', tensors)
         if len(outputs) != self._comm.size or any(len(of_rank) != len(tensors) for of_rank in outputs):
-            raise Invalid(f'ddp: all_gather_coalesced() takes {len(tensors)} outputs, as many as inputs, of each of '
-                          f'{self._comm.size} ranks, not {[len(of_rank) for of_rank in outputs]}')
+            raise Invalid(f'ddp: all_gather_coalesced() takes {self._comm.size} lists, one for each rank, of {len(tensors)} '
+                          f'outputs, one for each input; it got lists of {[len(of_rank) for of_rank in outputs]}')
         for of_input, tensor in zip(zip(*outputs), tensors):
             self._gather_all(of_input, tensor, options)
         return Done(list(itertools.chain(*outputs)))

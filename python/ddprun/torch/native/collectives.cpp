@@ -273,10 +273,16 @@ WorkPtr Backend::allgather(Lists &outputs, Tensors &inputs, const c10d::Allgathe
                       "ddp: all_gather() takes a list for each of ", inputs.size(), " inputs, not ",
                       outputs.size());
     const Tensors &first = outputs.front();
-    for (const auto &list : outputs)
+    for (const auto &list : outputs) {
         TORCH_CHECK_VALUE(list.size() == inputs.size() * size_t(getSize()),
                           "ddp: all_gather() takes a tensor for each input of each of ", getSize(),
                           " ranks, not ", list.size());
+        for (size_t at = 0; at < list.size(); at++)
+            TORCH_CHECK_VALUE(list[at].numel() == first[at].numel() &&
+                                  list[at].scalar_type() == first[at].scalar_type(),
+                              "ddp: all_gather(): all lists must have outputs of the same types and "
+                              "sizes");
+    }
     auto job = make_job(options.timeout);
     for (size_t i = 0; i < inputs.size(); i++) {
         Tensors of_input;
