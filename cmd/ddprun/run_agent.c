@@ -29,7 +29,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
 enum { PREFIX_SIZE = 32 };
 
@@ -271,30 +270,12 @@ static ddp_status accept_used_port(const struct meeting *meeting, ddp_status sta
     return DDP_OK;
 }
 
-static bool is_peer_ours(int fd)
-{
-    struct sockaddr_storage peer = {0}, here = {0};
-    socklen_t peer_len = sizeof peer, here_len = sizeof here;
-    struct ddpi_owners owners;
-    uint32_t owner;
-    bool known;
-    if (getpeername(fd, (struct sockaddr *)&peer, &peer_len) != 0 ||
-        getsockname(fd, (struct sockaddr *)&here, &here_len) != 0)
-        return false;
-    const struct ddpi_end there = ddpi_end_of((struct sockaddr *)&peer);
-    const struct ddpi_end own = ddpi_end_of((struct sockaddr *)&here);
-    ddpi_owners_init(&owners);
-    bool ours = ddpi_owners_ours(&owners, &there, &own, &owner, &known);
-    ddpi_owners_finish(&owners);
-    return ours;
-}
-
 static ddp_status prepare_multi(struct plan *plan, struct run *run, struct ddp_error *err)
 {
     struct ddp_store_options options = multi_node_store_options(&plan->multi);
     options.job = plan->multi.job;
     pmi_exchanges_init(&run->pmi, &run->loop, &options);
-    plan->agent.is_ours = is_peer_ours;
+    plan->agent.is_ours = ddpi_owners_peer_is_ours;
     plan->agent.pmi_link = &run->pmi.link;
     if (plan->agent.agent_store)
         return DDP_OK;

@@ -4,10 +4,10 @@
  */
 #include "pmix_relay.h"
 
-#include "address.h"
 #include "error.h"
 #include "mem.h"
 #include "parse.h"
+#include "peer_owner.h"
 
 #include <arpa/inet.h>
 #include <string.h>
@@ -97,19 +97,10 @@ static void on_server_reached(uv_connect_t *connect, int uv_status)
         close_pair(pair);
 }
 
-static bool is_of_our_user(struct pmix_relay *relay, const uv_tcp_t *tcp)
+static bool is_of_our_user(const uv_tcp_t *tcp)
 {
-    struct sockaddr_storage peer, here;
-    int peer_len = sizeof peer, here_len = sizeof here;
-    struct ddpi_end ends[2];
-    uint32_t owner;
-    bool known;
-    if (uv_tcp_getpeername(tcp, (struct sockaddr *)&peer, &peer_len) != 0 ||
-        uv_tcp_getsockname(tcp, (struct sockaddr *)&here, &here_len) != 0)
-        return false;
-    ends[0] = ddpi_end_of((const struct sockaddr *)&peer);
-    ends[1] = ddpi_end_of((const struct sockaddr *)&here);
-    return ddpi_owners_ours(&relay->owners, &ends[0], &ends[1], &owner, &known);
+    uv_os_fd_t fd;
+    return uv_fileno((const uv_handle_t *)tcp, &fd) == 0 && ddpi_owners_peer_is_ours(fd);
 }
 
 static struct relayed *make_pair(uv_loop_t *loop)
@@ -130,7 +121,7 @@ static struct relayed *make_pair(uv_loop_t *loop)
 
 static void connect_pair(struct pmix_relay *relay, struct relayed *pair)
 {
-    if (!is_of_our_user(relay, &pair->rank.tcp) ||
+    if (!is_of_our_user(&pair->rank.tcp) ||
         uv_tcp_connect(&pair->connect, &pair->server.tcp, (struct sockaddr *)&relay->server,
                        on_server_reached) != 0)
         close_pair(pair);
@@ -177,7 +168,6 @@ ddp_status pmix_relay_open(struct pmix_relay *relay, uv_loop_t *loop, int fd, co
     if (!parse_server(server, &relay->server))
         return ddpi_error_set(err, DDP_E_PROTOCOL, "libpmix listens at '%s', which is no address",
                               server);
-    ddpi_owners_init(&relay->owners);
     uv_tcp_init(loop, &relay->listener);
     relay->listener.data = relay;
     int uv_status = uv_tcp_open(&relay->listener, fd);

@@ -8,8 +8,6 @@
 #ifndef CMD_PMIX_RELAY_H
 #define CMD_PMIX_RELAY_H
 
-#include "peer_owner.h"
-
 #include <ddprun/status.h>
 #include <netinet/in.h>
 #include <uv.h>
@@ -17,7 +15,6 @@
 struct pmix_relay {
     uv_tcp_t listener;
     struct sockaddr_in server;
-    struct ddpi_owners owners;
 };
 
 /* Accept connections of the socket @fd, which listens, for the server at @server, "127.0.0.1:PORT".

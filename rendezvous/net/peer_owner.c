@@ -18,6 +18,7 @@
 #include <linux/netlink.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum {
@@ -169,6 +170,24 @@ bool ddpi_owners_ours(struct ddpi_owners *owners, const struct ddpi_end *peer,
     *ret_known = answer.open && (owners->whole || answer.owner != owners->nobody);
     *ret_owner = answer.owner;
     return *ret_known && owner_is_trusted(owners, answer.owner);
+}
+
+bool ddpi_owners_peer_is_ours(int fd)
+{
+    struct sockaddr_storage peer = {0}, here = {0};
+    socklen_t peer_len = sizeof peer, here_len = sizeof here;
+    struct ddpi_owners owners;
+    uint32_t owner;
+    bool known;
+    if (getpeername(fd, (struct sockaddr *)&peer, &peer_len) != 0 ||
+        getsockname(fd, (struct sockaddr *)&here, &here_len) != 0)
+        return false;
+    const struct ddpi_end there = ddpi_end_of((struct sockaddr *)&peer);
+    const struct ddpi_end own = ddpi_end_of((struct sockaddr *)&here);
+    ddpi_owners_init(&owners);
+    bool ours = ddpi_owners_ours(&owners, &there, &own, &owner, &known);
+    ddpi_owners_finish(&owners);
+    return ours;
 }
 
 /* --- a port --- */

@@ -30,6 +30,10 @@ void ddpi_owners_finish(struct ddpi_owners *owners);
 bool ddpi_owners_ours(struct ddpi_owners *owners, const struct ddpi_end *peer,
                       const struct ddpi_end *here, uint32_t *ret_owner, bool *ret_known);
 
+/* The same for the peer of the socket @fd. False, too, if that is not connected. Reads the map of
+ * user ids and opens a socket of its own: for a connection now and then. */
+bool ddpi_owners_peer_is_ours(int fd);
+
 /* Whether a user other than the effective one and root has a socket that listens on TCP port @port,
  * at any address: *@ret_owner is the id of one. @bound includes sockets that are only bound; the
  * kernel takes some ms for that, and reports them through the diagnosis only, since Linux 6.8. Does
