@@ -5,11 +5,12 @@
 #include "agent.h"
 
 #include "agent_exits.h"
+#include "agent_pmix.h"
 #include "agent_signals.h"
+#include "agent_stop.h"
 #include "error.h"
 #include "guard.h"
 #include "mem.h"
-#include "pmix_library.h"
 #include "worker_env.h"
 
 #include <string.h>
@@ -34,14 +35,6 @@ static void on_main_over(struct worker_proc *worker)
 static void on_settled(void *ctx)
 {
     agent_advance(ctx);
-}
-
-/* Children that ended while the warm process was being started can be waited for again. */
-static void on_warm_settled(void *ctx)
-{
-    struct agent *agent = ctx;
-    agent_collect_children(agent);
-    agent_advance(agent);
 }
 
 static void on_agent_line(void *ctx, const char *line)
@@ -78,7 +71,7 @@ static ddp_status make_warm_environment(struct agent *agent, struct ddp_error *e
 static ddp_status open_warm(struct agent *agent, struct ddp_error *err)
 {
     const struct agent_config *config = agent->config;
-    const struct warm_hooks hooks = {agent, on_agent_line, on_warm_settled};
+    const struct warm_hooks hooks = {agent, on_agent_line, agent_collect_late};
     ddp_status status = make_warm_environment(agent, err);
     const struct warm_config warm = {.modules = config->preload,
                                      .program = config->program,
@@ -88,57 +81,6 @@ static ddp_status open_warm(struct agent *agent, struct ddp_error *err)
                                      .nofile = config->nofile};
     return status == DDP_OK ? warm_process_open(&agent->warm, agent->loop, &warm, &hooks, err)
                             : status;
-}
-
-/* The server has the environment of local rank 0, which names the job's store and its ranks, and
- * the libpmix of the rank that connects. */
-static ddp_status prepare_pmix_server(void *ctx, struct pmix_host_start *ret, struct ddp_error *err)
-{
-    struct agent *agent = ctx;
-    const struct agent_keys *keys = agent->config->keys;
-    char library[PATH_MAX];
-    struct worker_place place = {.config = agent->config,
-                                 .seat = &agent->seat,
-                                 .error_file = "",
-                                 .pmix_port = agent->pmix.port,
-                                 .library = pmix_library_of_ranks(library) ? library : NULL};
-    ddp_status status = DDP_OK;
-    if (keys != NULL)
-        status = keys->make(keys->ctx, agent->seat.generation, &place.key, err);
-    ret->key_fd = place.key.fd;
-    if (status == DDP_OK)
-        status = worker_env_make(&place, &ret->envp, err);
-    if (status != DDP_OK && ret->key_fd > 0)
-        close(ret->key_fd);
-    return status;
-}
-
-static void release_pmix_start(void *ctx, struct pmix_host_start *start)
-{
-    (void)ctx;
-    worker_env_free(start->envp);
-    if (start->key_fd > 0)
-        close(start->key_fd);
-}
-
-static bool is_ours(void *ctx, int fd)
-{
-    struct agent *agent = ctx;
-    return agent->config->is_ours == NULL || agent->config->is_ours(fd);
-}
-
-static ddp_status open_pmix(struct agent *agent, struct ddp_error *err)
-{
-    const struct pmix_host_hooks hooks = {.ctx = agent,
-                                          .say = on_agent_line,
-                                          .aborted = agent_on_mpi_abort,
-                                          .failed = agent_on_pmix_failed,
-                                          .is_ours = is_ours,
-                                          .prepare = prepare_pmix_server,
-                                          .release = release_pmix_start,
-                                          .settled = on_warm_settled};
-    return pmix_host_open(&agent->pmix, agent->loop, agent->config->pmix_server,
-                          agent->config->nproc, &hooks, err);
 }
 
 static ddp_status watch_guard(struct agent *agent, struct ddp_error *err)
@@ -192,7 +134,7 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
     if (status == DDP_OK)
         status = open_warm(agent, err);
     if (status == DDP_OK)
-        status = open_pmix(agent, err);
+        status = agent_open_pmix(agent, err);
     if (status == DDP_OK)
         status = agent_open_check(agent, err);
     if (status == DDP_OK)

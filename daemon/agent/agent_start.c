@@ -5,6 +5,7 @@
 #include "agent_start.h"
 
 #include "agent_exits.h"
+#include "agent_pmix.h"
 #include "agent_signals.h"
 #include "agent_stop.h"
 #include "mem.h"
@@ -33,25 +34,12 @@ static void begin_attempt(struct agent *agent, const struct ddp_round_seat *seat
     oom_kills_init(&agent->oom); /* before a worker can be killed */
 }
 
-/* Without a loopback interface there is no port. Only who has asked for PMIx alone hears of it. */
-static uint16_t open_pmix_port(struct agent *agent)
-{
-    struct ddp_error err;
-    if (!agent->config->serves_pmix)
-        return 0;
-    if (pmix_host_begin(&agent->pmix, &err) == DDP_OK)
-        return agent->pmix.port;
-    if (!agent->config->serves_pmi)
-        logmux_say(&agent->mux, "%s", err.msg);
-    return 0;
-}
-
 void agent_run(struct agent *agent, const struct ddp_round_seat *seat)
 {
     ddpi_sm_move(&agent->sm, AGENT_STARTING);
     begin_attempt(agent, seat);
     worker_starter_begin(&agent->starter, &agent->seat, agent->attempts - 1, agent->death_watch.fd,
-                         open_pmix_port(agent));
+                         agent_open_pmix_port(agent));
 }
 
 /* The generation may have begun to end while this worker was being started. */

@@ -411,3 +411,10 @@ void agent_advance(struct agent *agent)
     while (steps[agent->sm.state] != NULL && steps[agent->sm.state](agent))
         ;
 }
+
+void agent_collect_late(void *ctx)
+{
+    struct agent *agent = ctx;
+    agent_collect_children(agent);
+    agent_advance(agent);
+}

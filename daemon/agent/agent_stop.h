@@ -28,4 +28,8 @@ int agent_stop_signal(const struct agent *agent);
 /* Drop output that nobody reads, so that it cannot hold up the agent. */
 void agent_drop_output(struct agent *agent);
 
+/* Hook of parts that start a process: its pid is known now, so children that ended meanwhile can be
+ * waited for. Takes the next step. */
+void agent_collect_late(void *ctx);
+
 #endif
