@@ -101,7 +101,7 @@ static const struct {
 } signals[] = {
     {SIGINT, "Ctrl-C ended the job, or its launcher got SIGINT",
      "on the other nodes 130 means that one was ended so",
-     "nothing, if somebody meant it; else start it again", "no"},
+     "nothing if it was intended; otherwise start the job again", "no"},
     {SIGTERM, "SIGTERM ended the job: kill, a scheduler at its time limit, or 'ddpctl stop'",
      "the log of the scheduler, and 'ddpctl status'",
      "ask the scheduler for a signal before its limit (Slurm: --signal=USR1@120), and save there",

@@ -171,7 +171,8 @@ static bool take_node(struct pmix_node *node, const struct pmix_text *text)
     return *at == '\0';
 }
 
-/* Ranks follow each other from node to node, and there are as many as there should be. */
+/* The first rank of each node follows the last one of the node before it, and the job has no other
+ * ranks. */
 static bool take_nodes(const struct pmix_text *texts)
 {
     const struct pmix_place *place = &server.place;

@@ -4,6 +4,7 @@
  */
 #include "pmix_waiting.h"
 
+#include "parse.h"
 #include "pmix_upcalls.h"
 
 #include <inttypes.h>
@@ -13,16 +14,18 @@ enum { MINUTE_MS = 60 * 1000 };
 
 static const char left_key[] = "pmix/left";
 
-static void fail_because_of(const struct pmix_waiting *waiting, const char *rank)
+static void fail_because_of(const struct pmix_waiting *waiting, uint32_t rank)
 {
-    waiting->tell("fail rank %s has left MPI while others wait for it", rank);
+    waiting->tell("fail rank %" PRIu32 " has left MPI while others wait for it", rank);
 }
 
 static void on_left(void *data, const struct ddp_store_result *result)
 {
-    uint32_t rank;
-    if (result->status == DDP_OK && pmix_upcalls_count(PMIX_RANK_CONNECTED, &rank) > 0)
-        fail_because_of(data, result->value);
+    uint32_t waits;
+    int64_t rank;
+    if (result->status == DDP_OK && pmix_upcalls_count(PMIX_RANK_CONNECTED, &waits) > 0 &&
+        ddpi_parse_int(result->value, 0, INT32_MAX, &rank, NULL) == DDP_OK)
+        fail_because_of(data, (uint32_t)rank);
 }
 
 ddp_status pmix_waiting_serve(struct pmix_waiting *waiting, struct ddp_error *err)
@@ -60,10 +63,9 @@ bool pmix_waiting_holds(struct pmix_waiting *waiting, void (*told)(void))
 static void run_missing(struct pmix_task *task)
 {
     struct pmix_waiting *waiting = ddpi_container_of(task, struct pmix_waiting, task);
-    char text[48];
+    char text[16];
     struct ddp_error err;
-    int len = snprintf(text, sizeof text, "%" PRIu32 " (node %" PRIu32 ")", waiting->missing,
-                       waiting->place->node_rank);
+    int len = snprintf(text, sizeof text, "%" PRIu32, waiting->missing);
     const struct ddp_store_request request = {.size = sizeof request,
                                               .op = DDP_STORE_OP_SET,
                                               .timeout_ms = DDP_STORE_FOREVER,
@@ -71,7 +73,7 @@ static void run_missing(struct pmix_task *task)
                                               .value = text,
                                               .value_len = (size_t)len};
     if (waiting->place->node_count == 1)
-        fail_because_of(waiting, text);
+        fail_because_of(waiting, waiting->missing);
     if (waiting->place->node_count == 1 ||
         pmix_gather_connect(waiting->gathering, &err) != DDP_OK ||
         ddp_store_uv_submit(waiting->gathering->store, &request, on_left_set, waiting, NULL,

@@ -92,8 +92,7 @@ enum python_kind python_program_kind(const char *path)
     return executable ? PYTHON_NONE : kind_of_file(path, st.st_size);
 }
 
-/* ---- which Python -----------------------------------------------------------------------------
- */
+/* ---- which Python ------------------------------------------------------------------------- */
 
 /* The Python of the environment @folder; NULL: none. */
 static char *python_below(const char *folder)

