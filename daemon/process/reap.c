@@ -166,9 +166,18 @@ static void visit_children_of(pid_t parent, visit_pid visit, void *ctx)
         visit_numeric_entries("/proc", visit_if_child, &children);
 }
 
+/* Ask before looking in /proc: what was looked up there must be dropped when the process ends, and
+ * the kernel lets its parent wait for that. */
+static bool has_children(void)
+{
+    siginfo_t info;
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 || errno != ECHILD;
+}
+
 static void visit_children(visit_pid visit, void *ctx)
 {
-    visit_children_of(getpid(), visit, ctx);
+    if (has_children())
+        visit_children_of(getpid(), visit, ctx);
 }
 
 struct sparing_visit {
