@@ -15,6 +15,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+enum { LATER_MS = 50 };
+
 static void begin_attempt(struct agent *agent, const struct ddp_round_seat *seat)
 {
     for (uint32_t i = 0; i < agent->config->nproc; i++) {
@@ -80,7 +82,17 @@ void agent_wait(struct agent *agent)
     warm_process_begin(&agent->warm);
 }
 
-/* GPUs come last: nothing waits for them. */
+/* A job of a few milliseconds does without both. A worker needs longer than this until it uses a
+ * GPU, or so much memory that its end takes time. */
+static void on_workers_last(uv_timer_t *timer)
+{
+    struct agent *agent = timer->data;
+    if (agent->sm.state != AGENT_RUNNING)
+        return;
+    death_watch_start(&agent->death_watch);
+    watch_gpus(agent);
+}
+
 static void enter_running(struct agent *agent)
 {
     ddpi_sm_move(&agent->sm, AGENT_RUNNING);
@@ -88,7 +100,7 @@ static void enter_running(struct agent *agent)
     agent->hooks.started(agent->hooks.ctx);
     say_what_was_saved(agent);
     warm_process_begin(&agent->warm);
-    watch_gpus(agent);
+    uv_timer_start(&agent->timer, on_workers_last, LATER_MS, 0);
 }
 
 void agent_on_starter_over(void *ctx, ddp_status status)

@@ -103,7 +103,8 @@ struct agent {
     uv_poll_t guard;
     bool guard_open;
     pid_t *pids;      /* of the workers by local rank, for @gpus */
-    uv_timer_t timer; /* STOPPING: grace; SETTLING, SWEEPING, CLEARING: next look; else: limit */
+    uv_timer_t timer; /* RUNNING: later; STOPPING: grace; SETTLING, SWEEPING, CLEARING: next look;
+                       * else: limit */
     uint64_t sweep_deadline_ms; /* of these looks */
     int exit_code;              /* of FLUSHING and DONE */
 };

@@ -118,10 +118,12 @@ void death_watch_open(struct death_watch *watch, uv_loop_t *loop, uint32_t count
         return;
     }
     watch->news.data = watch;
-    if (ddpi_thread_start(&watch->thread, STACK_SIZE, death_watch_main, watch) != 0) {
-        uv_close((uv_handle_t *)&watch->news, NULL);
-        drop_page(watch);
-    }
+}
+
+void death_watch_start(struct death_watch *watch)
+{
+    if (watch->page != NULL && !watch->runs)
+        watch->runs = ddpi_thread_start(&watch->thread, STACK_SIZE, death_watch_main, watch) == 0;
 }
 
 void death_watch_renew(struct death_watch *watch)
@@ -144,9 +146,11 @@ void death_watch_close(struct death_watch *watch)
 {
     if (watch->page == NULL)
         return;
-    atomic_store(&watch->over, true);
-    wake_thread(watch);
-    pthread_join(watch->thread, NULL);
+    if (watch->runs) {
+        atomic_store(&watch->over, true);
+        wake_thread(watch);
+        pthread_join(watch->thread, NULL);
+    }
     uv_close((uv_handle_t *)&watch->news, NULL);
     drop_page(watch);
 }

@@ -26,6 +26,7 @@ struct death_watch {
     struct ddpi_life_slot *page;
     size_t page_size;
     pthread_t thread;
+    bool runs; /* the thread */
     uv_async_t news;
     _Atomic uint32_t changes; /* incremented to make the thread look again */
     atomic_bool over;
@@ -34,10 +35,14 @@ struct death_watch {
     void *ctx;
 };
 
-/* Prepare for @count workers. @hint is called from @loop for each that may be dying. Before Linux
- * 5.16 there is no page, and no hint. */
+/* Make the page for @count workers. @hint is called from @loop for each that may be dying, once
+ * death_watch_start() has been called. Before Linux 5.16 there is no page, and no hint. */
 void death_watch_open(struct death_watch *watch, uv_loop_t *loop, uint32_t count,
                       void (*hint)(void *ctx, uint32_t slot), void *ctx);
+
+/* Start the thread, unless it runs. Workers that die earlier are small: waitpid() reports them as
+ * soon. Without memory for a thread there are no hints. */
+void death_watch_start(struct death_watch *watch);
 
 /* A new generation begins: reset the slots. */
 void death_watch_renew(struct death_watch *watch);
