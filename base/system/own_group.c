@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FIELD_SIZE = DDPI_GROUP_PATH / 2 };
+enum { FIELD_SIZE = DDPI_GROUP_NAME };
 
 struct mount {
     char root[FIELD_SIZE]; /* the group at the mount point */
@@ -71,7 +71,7 @@ static const char *group_path(const char *line, size_t len, const char *controll
     return wanted ? path + 1 : NULL;
 }
 
-static bool own_path(const char *groups, const char *controller, char ret[FIELD_SIZE])
+bool ddpi_own_group_name(const char *groups, const char *controller, char ret[DDPI_GROUP_NAME])
 {
     for (const char *line = groups; *line != '\0';) {
         size_t len = strcspn(line, "\n");
@@ -100,7 +100,7 @@ bool ddpi_own_group_find(const char *mountinfo, const char *groups, const char *
 {
     char path[FIELD_SIZE];
     struct mount mount;
-    if (!own_path(groups, controller, path))
+    if (!ddpi_own_group_name(groups, controller, path))
         return false;
     for (const char *line = mountinfo; *line != '\0';) {
         size_t len = strcspn(line, "\n");

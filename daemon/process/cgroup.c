@@ -16,14 +16,6 @@
 
 /* ---- a group for the workers ---------------------------------------------------------------- */
 
-static bool find_own(struct ddpi_own_group *own)
-{
-    char mountinfo[DDPI_MOUNTS_SIZE], groups[DDPI_GROUPS_SIZE];
-    return ddpi_text_file_read("/proc/self/mountinfo", mountinfo, sizeof mountinfo) &&
-           ddpi_text_file_read("/proc/self/cgroup", groups, sizeof groups) &&
-           ddpi_own_group_find(mountinfo, groups, NULL, own);
-}
-
 /* systemd marks groups that it delegates, for instance to a unit with Delegate=yes. Others are not
  * ours to divide, and the first move into a group costs some 10 ms. */
 static bool is_delegated(const char *path)
@@ -31,6 +23,23 @@ static bool is_delegated(const char *path)
     char value[2];
     return (getxattr(path, "user.delegate", value, sizeof value) == 1 && value[0] == '1') ||
            (getxattr(path, "trusted.delegate", value, sizeof value) == 1 && value[0] == '1');
+}
+
+/* The directory of our own group, if it is ours to divide. It is where systemd mounts groups of
+ * version 2: alone, or beside those of version 1. */
+static bool find_delegated(char ret_path[DDPI_GROUP_PATH])
+{
+    static const char *const mounts[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"};
+    char groups[DDPI_GROUPS_SIZE], name[DDPI_GROUP_NAME];
+    if (!ddpi_text_file_read("/proc/self/cgroup", groups, sizeof groups) ||
+        !ddpi_own_group_name(groups, NULL, name))
+        return false;
+    for (size_t i = 0; i < sizeof mounts / sizeof *mounts; i++) {
+        snprintf(ret_path, DDPI_GROUP_PATH, "%s%s", mounts[i], strcmp(name, "/") == 0 ? "" : name);
+        if (is_delegated(ret_path))
+            return true;
+    }
+    return false;
 }
 
 static int open_file(const struct cgroup *group, const char *name)
@@ -52,16 +61,15 @@ static void close_cgroup(struct cgroup *group)
 
 void cgroup_make(struct cgroup *group)
 {
-    struct ddpi_own_group own;
-    char procs[CGROUP_PATH_SIZE];
+    char own[DDPI_GROUP_PATH], procs[CGROUP_PATH_SIZE];
     *group = (struct cgroup){.procs_fd = -1, .kill_fd = -1};
-    if (!find_own(&own) || !is_delegated(own.path))
+    if (!find_delegated(own))
         return;
     /* Moving a process needs write access to the common ancestor of both groups. */
-    snprintf(procs, sizeof procs, "%s/cgroup.procs", own.path);
+    snprintf(procs, sizeof procs, "%s/cgroup.procs", own);
     if (access(procs, W_OK) != 0)
         return;
-    snprintf(group->path, sizeof group->path, "%s/ddprun-%d", own.path, (int)getpid());
+    snprintf(group->path, sizeof group->path, "%s/ddprun-%d", own, (int)getpid());
     if (mkdir(group->path, 0755) != 0) {
         group->path[0] = '\0';
         return;
