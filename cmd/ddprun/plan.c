@@ -5,6 +5,7 @@
 #include "plan.h"
 
 #include "error.h"
+#include "hwloc_library.h"
 #include "mem.h"
 #include "processors.h"
 #include "signames.h"
@@ -441,8 +442,10 @@ ddp_status plan_binding(struct plan *plan, const struct ddprun_options *options,
 {
     static const char devices[] = "CUDA_VISIBLE_DEVICES", threads[] = "OMP_NUM_THREADS";
     uint32_t nproc = options->nproc_per_node;
-    ddp_status status = binding_make(&plan->binding, options->numa_binding, nproc,
-                                     ddpi_parse_env(envp, devices, strlen(devices)), err);
+    ddp_status status = options->numa_binding != BINDING_NONE ? hwloc_library_load(err) : DDP_OK;
+    if (status == DDP_OK)
+        status = binding_make(&plan->binding, options->numa_binding, nproc,
+                              ddpi_parse_env(envp, devices, strlen(devices)), err);
     plan->agent.binding = &plan->binding;
     if (status == DDP_OK && nproc > 1 && ddpi_parse_env(envp, threads, strlen(threads)) == NULL)
         plan->agent.omp_threads = threads_of_worker(plan);
