@@ -5,8 +5,8 @@
  *     <log-dir>/<run id>_<6 random>/attempt_<restart count>/<local rank>/{stdout,stderr}.log
  *                                                                       /error.json
  *                                                       /filtered_{stdout,stderr}.log
- * Otherwise only error files are kept, in a directory below TMPDIR that is removed at the end. With
- * --log-dir=/dev/null there is no directory at all.
+ * Otherwise there are only error files, in a directory that is removed at the end: below TMPDIR, or
+ * in memory without TMPDIR. With --log-dir=/dev/null there is no directory at all.
  */
 #ifndef DAEMON_LOGDIR_H
 #define DAEMON_LOGDIR_H
