@@ -202,7 +202,7 @@ static const struct {
     {0, {.get = bad_get}, DDP_E_DENIED, "get 'comm/world/host': "},
     {1, {.get = bad_get}, DDP_E_DENIED, "get 'comm/world/host': "},
     {1, {.wait = bad_wait}, DDP_E_UNREACHABLE, "wait for 'comm/world/host': the store has gone"},
-    {1, {.get = long_get}, DDP_E_PROTOCOL, "another version"},
+    {1, {.get = long_get}, DDP_E_PROTOCOL, "rank 0 has sent an invalid card"},
 };
 
 START_TEST(what_fails_is_named)

@@ -592,6 +592,34 @@ START_TEST(cards_on_the_wire)
 }
 END_TEST
 
+/* The format and the release are the third and the fourth number of 16 bits. */
+static const struct {
+    uint16_t format, release;
+    const char *said;
+} foreign_cards[] = {
+    {3, 3, "rank 2 uses a version before 0.2 of libddpcomm, and rank 7 version "},
+    {4, 9 * 4, "rank 2 uses version 0.9 of libddpcomm, and rank 7 version "},
+    {5, 1203 * 4 + 1, "rank 2 uses version 12.3 of libddpcomm, and rank 7 version "},
+};
+
+START_TEST(a_card_of_another_version_is_refused_and_both_are_named)
+{
+    struct ddpi_card card = {.world_size = 4, .sockets = 1, .tcp.ss_family = AF_INET}, got;
+    uint8_t slot[DDPI_CARD_SLOT];
+    struct ddp_error err;
+    ck_assert(ddpi_card_put(&card, slot) && ddpi_card_get(slot, &got));
+    ck_assert_int_eq(ddpi_card_refuse_slot(slot, 2, 7, &err), DDP_E_PROTOCOL);
+    ck_assert_str_eq(err.msg, "rank 2 has sent an invalid card");
+    const uint16_t format = htole16(foreign_cards[_i].format);
+    const uint16_t release = htole16(foreign_cards[_i].release);
+    memcpy(slot + 2 + 4, &format, sizeof format);
+    memcpy(slot + 2 + 6, &release, sizeof release);
+    ck_assert(!ddpi_card_get(slot, &got));
+    ck_assert_int_eq(ddpi_card_refuse_slot(slot, 2, 7, &err), DDP_E_PROTOCOL);
+    ck_assert_mem_eq(err.msg, foreign_cards[_i].said, strlen(foreign_cards[_i].said));
+}
+END_TEST
+
 /* Two ends, and what lies between them. */
 static struct pair plain_pair(int data[2])
 {
@@ -674,6 +702,8 @@ Suite *test_suite(void)
     tcase = tcase_create("wire");
     ADD_TESTS(tcase, calls_on_the_wire, every_bit_of_a_call_is_in_its_digest, the_longest_call);
     tcase_add_loop_test(tcase, cards_on_the_wire, 0, 2);
+    tcase_add_loop_test(tcase, a_card_of_another_version_is_refused_and_both_are_named, 0,
+                        sizeof foreign_cards / sizeof *foreign_cards);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -64,8 +64,10 @@ static ddp_status read_host_card(struct ddpi_gathering *gathering, struct ddp_er
         return no_host(gathering, err);
     if (status != DDP_OK)
         return status;
-    if (entry.len > sizeof entry.card || !ddpi_card_decode(entry.card, entry.len, &card))
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "rank 0 uses another version of libddpcomm");
+    if (entry.len > sizeof entry.card)
+        entry.len = 0; /* longer than any card */
+    if (!ddpi_card_decode(entry.card, entry.len, &card))
+        return ddpi_card_refuse(entry.card, entry.len, 0, gathering->comm->rank, err);
     joiner->entry = entry;
     return ddpi_card_put(&card, ddpi_meeting_slot(gathering->meeting, 0))
                ? DDP_OK

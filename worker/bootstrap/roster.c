@@ -48,8 +48,7 @@ ddp_status ddpi_roster_enter(struct ddpi_roster *roster, uint32_t rank,
 {
     struct ddpi_card card;
     if (!ddpi_card_get(slot, &card))
-        return ddpi_error_set(err, DDP_E_PROTOCOL,
-                              "rank %u uses another version of libddpcomm than rank 0", rank);
+        return ddpi_card_refuse_slot(slot, rank, 0, err);
     if (card.world_size != roster->world_size || rank >= roster->world_size)
         return ddpi_error_set(
             err, DDP_E_MISMATCH,

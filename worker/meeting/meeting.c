@@ -157,8 +157,7 @@ ddp_status ddpi_meeting_ask(struct ddpi_meeting *meeting, uint32_t peer, enum dd
     struct ddpi_attempt *attempt = &meeting->attempt;
     ddpi_attempt_clear(attempt);
     if (!ddpi_card_get(ddpi_meeting_slot(meeting, peer), &attempt->card))
-        return ddpi_error_set(err, DDP_E_PROTOCOL,
-                              "the card of rank %u is from another version of libddpcomm", peer);
+        return ddpi_card_refuse_slot(ddpi_meeting_slot(meeting, peer), peer, meeting->rank, err);
     attempt->local = ddpi_card_share_memory(&meeting->card, &attempt->card);
     if (attempt->local && !ddpi_link_is_bare(link)) {
         attempt->segment = meeting->segment;

@@ -22,7 +22,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { CARD_MAGIC = 0x44504444 /* "DDPD" */, CARD_VERSION = 3, CARD_SHM = 1, CARD_KEYED = 2 };
+/* The release follows the format: 100 * major + minor of the library. Formats up to 3, those of the
+ * releases before 0.2, had none. Two releases may differ in any other message as well. */
+enum {
+    CARD_MAGIC = 0x44504444, /* "DDPD" */
+    CARD_FORMAT = 4,
+    CARD_SHM = 1,
+    CARD_KEYED = 2,
+    CARD_FLAG_BITS = 2,
+};
 
 static void read_boot_id(char *text, size_t size)
 {
@@ -118,8 +126,9 @@ static bool card_get_address(struct ddpi_rd *rd, struct sockaddr_storage *addres
 
 bool ddpi_card_encode(const struct ddpi_card *card, struct ddpi_buf *buf)
 {
-    uint16_t flags = (uint16_t)((card->shm ? CARD_SHM : 0) | (card->keyed ? CARD_KEYED : 0));
-    return ddpi_buf_put_u32(buf, CARD_MAGIC) && ddpi_buf_put_u16(buf, CARD_VERSION) &&
+    uint16_t flags = (uint16_t)((card->shm ? CARD_SHM : 0) | (card->keyed ? CARD_KEYED : 0) |
+                                DDPI_RELEASE << CARD_FLAG_BITS);
+    return ddpi_buf_put_u32(buf, CARD_MAGIC) && ddpi_buf_put_u16(buf, CARD_FORMAT) &&
            ddpi_buf_put_u16(buf, flags) && ddpi_buf_put_u32(buf, card->world_size) &&
            ddpi_buf_put_u32(buf, card->pid) && ddpi_buf_append(buf, card->id, sizeof card->id) &&
            card_put_text(buf, card->machine) && card_put_text(buf, card->node) &&
@@ -132,10 +141,10 @@ bool ddpi_card_decode(const void *wire, size_t len, struct ddpi_card *ret_card)
     struct ddpi_rd rd = ddpi_rd_of(wire, len);
     struct ddpi_card card = {0};
     uint32_t magic = ddpi_rd_u32(&rd);
-    uint16_t version = ddpi_rd_u16(&rd);
-    if (magic != CARD_MAGIC || version != CARD_VERSION)
-        return false;
+    uint16_t format = ddpi_rd_u16(&rd);
     uint16_t flags = ddpi_rd_u16(&rd);
+    if (magic != CARD_MAGIC || format != CARD_FORMAT || flags >> CARD_FLAG_BITS != DDPI_RELEASE)
+        return false;
     card.shm = (flags & CARD_SHM) != 0;
     card.keyed = (flags & CARD_KEYED) != 0;
     card.world_size = ddpi_rd_u32(&rd);
@@ -155,6 +164,23 @@ bool ddpi_card_decode(const void *wire, size_t len, struct ddpi_card *ret_card)
     return true;
 }
 
+ddp_status ddpi_card_refuse(const void *wire, size_t len, uint32_t rank, uint32_t own_rank,
+                            struct ddp_error *err)
+{
+    struct ddpi_rd rd = ddpi_rd_of(wire, len);
+    uint32_t magic = ddpi_rd_u32(&rd);
+    uint16_t format = ddpi_rd_u16(&rd), release = ddpi_rd_u16(&rd) >> CARD_FLAG_BITS;
+    char theirs[32] = "a version before 0.2";
+    if (rd.failed || magic != CARD_MAGIC || (format == CARD_FORMAT && release == DDPI_RELEASE))
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "rank %u has sent an invalid card", rank);
+    if (format >= CARD_FORMAT)
+        snprintf(theirs, sizeof theirs, "version %d.%d", release / 100, release % 100);
+    return ddpi_error_set(err, DDP_E_PROTOCOL,
+                          "rank %u uses %s of libddpcomm, and rank %u version %d.%d; install one "
+                          "version for all ranks",
+                          rank, theirs, own_rank, DDPI_RELEASE / 100, DDPI_RELEASE % 100);
+}
+
 bool ddpi_card_put(const struct ddpi_card *card, uint8_t slot[DDPI_CARD_SLOT])
 {
     struct ddpi_buf wire;
@@ -170,12 +196,29 @@ bool ddpi_card_put(const struct ddpi_card *card, uint8_t slot[DDPI_CARD_SLOT])
     return fits;
 }
 
-bool ddpi_card_get(const uint8_t slot[DDPI_CARD_SLOT], struct ddpi_card *ret_card)
+/* The bytes of the card in @slot; none if there cannot be so many. */
+static const uint8_t *wire_in(const uint8_t slot[DDPI_CARD_SLOT], size_t *ret_len)
 {
     struct ddpi_rd rd = ddpi_rd_of(slot, DDPI_CARD_SLOT);
     size_t len = ddpi_rd_u16(&rd);
     const uint8_t *wire = ddpi_rd_bytes(&rd, len);
-    return !rd.failed && ddpi_card_decode(wire, len, ret_card);
+    *ret_len = rd.failed ? 0 : len;
+    return rd.failed ? slot : wire;
+}
+
+bool ddpi_card_get(const uint8_t slot[DDPI_CARD_SLOT], struct ddpi_card *ret_card)
+{
+    size_t len;
+    const uint8_t *wire = wire_in(slot, &len);
+    return ddpi_card_decode(wire, len, ret_card);
+}
+
+ddp_status ddpi_card_refuse_slot(const uint8_t slot[DDPI_CARD_SLOT], uint32_t rank,
+                                 uint32_t own_rank, struct ddp_error *err)
+{
+    size_t len;
+    const uint8_t *wire = wire_in(slot, &len);
+    return ddpi_card_refuse(wire, len, rank, own_rank, err);
 }
 
 /* One kernel has one boot id, with which the name of the machine begins. */

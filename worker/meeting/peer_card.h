@@ -45,12 +45,19 @@ void ddpi_card_set_host(struct ddpi_card *card, const char *host_id);
 /* Append the card to @buf; false: no memory. */
 bool ddpi_card_encode(const struct ddpi_card *card, struct ddpi_buf *buf);
 
-/* false: not a card of this version. */
+/* false: not a card of this version of the library, of which the last number does not count. */
 bool ddpi_card_decode(const void *wire, size_t len, struct ddpi_card *ret_card);
 
 /* The same in a slot of fixed size, as ranks pass cards round; a slot of zeros is empty. */
 bool ddpi_card_put(const struct ddpi_card *card, uint8_t slot[DDPI_CARD_SLOT]);
 bool ddpi_card_get(const uint8_t slot[DDPI_CARD_SLOT], struct ddpi_card *ret_card);
+
+/* DDP_E_PROTOCOL, with the reason why the card of @rank was not taken by @own_rank: it is from
+ * another version, and both are named, or it is no card. */
+ddp_status ddpi_card_refuse(const void *wire, size_t len, uint32_t rank, uint32_t own_rank,
+                            struct ddp_error *err);
+ddp_status ddpi_card_refuse_slot(const uint8_t slot[DDPI_CARD_SLOT], uint32_t rank,
+                                 uint32_t own_rank, struct ddp_error *err);
 
 /* Whether two ranks are on one machine, even if they can share no memory. */
 bool ddpi_card_same_machine(const struct ddpi_card *a, const struct ddpi_card *b);
