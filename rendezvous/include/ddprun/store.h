@@ -128,7 +128,7 @@ struct ddp_store_options {
 #define DDP_STORE_TLS 2u
 
 /**
- * The version of the library that the program runs with, such as "0.1.0". Does not block; any
+ * The version of the library that the program runs with, such as "0.2.0". Does not block; any
  * thread may call it. The text is constant.
  */
 DDP_API const char *ddp_store_version(void);

@@ -148,7 +148,7 @@ struct ddp_comm_stats {
 };
 
 /**
- * The version of the library that the program runs with: as text, such as "0.1.0", and as a number,
+ * The version of the library that the program runs with: as text, such as "0.2.0", and as a number,
  * 10000 * major + 100 * minor + patch. The text is constant. They do not block; any thread may call
  * them.
  */
