@@ -267,8 +267,8 @@ static const struct option table[] = {
      "are there",
      option_duration, FIELD(settle_ms), 0, 24 * HOURS_MS},
     {"join-timeout", 0, "DURATION", NULL, "10m", MEETING,
-     "give up after this long without the store or enough nodes", option_duration,
-     FIELD(join_timeout_ms), 1, 24 * HOURS_MS},
+     "give up after this long without store or nodes", option_duration, FIELD(join_timeout_ms), 1,
+     24 * HOURS_MS},
     {"join-policy", 0, "now|checkpoint|never", NULL, "now", MEETING,
      "when to take in a node that arrives while workers run: restart them now; at the next "
      "checkpoint (a worker sets the key ddprun/checkpoint); never: with the next restart",
@@ -286,7 +286,7 @@ static const struct option table[] = {
      "store clients cannot, so rank 0 then hosts PyTorch's own store, unencrypted",
      option_switch, FIELD(tls), 0, 0},
     {"tls-ranks", 0, NULL, "DDPRUN_TLS_RANKS", NULL, MEETING,
-     "encrypt libddpcomm's data between nodes as well; this costs throughput", option_switch,
+     "encrypt libddpcomm's data between nodes, too; this is slower", option_switch,
      FIELD(tls_ranks), 0, 0},
     {"master-addr", 0, "HOST", "PET_MASTER_ADDR", "127.0.0.1", MEETING,
      "MASTER_ADDR of the workers", option_text, FIELD(master_addr), 0, 0},
@@ -363,6 +363,11 @@ static const struct option table[] = {
      "print this before each line on the console; ${role_name}, ${local_rank}, ${rank} and "
      "${hostname} are replaced",
      option_text, FIELD(line_template), 0, 0},
+    {"quiet", 'q', NULL, "PET_QUIET", NULL, OUTPUT,
+     "of ddprun itself print only errors and the report of a failure", option_switch, FIELD(quiet),
+     0, 0},
+    {"verbose", 'v', NULL, "PET_VERBOSE", NULL, OUTPUT,
+     "print what ddprun does, too; overrides --quiet", option_switch, FIELD(verbose), 0, 0},
     {"no-prefix", 0, NULL, NULL, NULL, OUTPUT,
      "print lines without a prefix, for output that a program reads", option_switch,
      FIELD(no_prefix), 0, 0},
@@ -502,6 +507,11 @@ static void settle_on(uint64_t *option_ms, uint64_t conf_ms, uint64_t standard_m
 {
     if (*option_ms == NOT_GIVEN)
         *option_ms = conf_ms != NOT_GIVEN ? conf_ms : standard_ms;
+}
+
+enum voice ddprun_options_voice(const struct ddprun_options *options)
+{
+    return options->verbose ? VOICE_VERBOSE : options->quiet ? VOICE_QUIET : VOICE_NORMAL;
 }
 
 const char *ddprun_options_misplaced(char *const *operands)

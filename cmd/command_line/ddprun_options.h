@@ -93,6 +93,8 @@ struct ddprun_options {
     bool standalone;
     bool module;
     bool no_python;
+    bool quiet;
+    bool verbose;
     bool no_prefix;
     bool pty;
     bool no_pty;
@@ -130,6 +132,9 @@ void ddprun_options_complete_times(struct ddprun_options *options);
 
 /* The defaults, before environment and command line. */
 void ddprun_options_init(struct ddprun_options *options);
+
+/* How much ddprun itself says. */
+enum voice ddprun_options_voice(const struct ddprun_options *options);
 
 /* Whether the job runs on hosts that are listed, and started from here. */
 bool ddprun_options_have_hosts(const struct ddprun_options *options);

@@ -295,6 +295,7 @@ static ddp_status fill_head(struct launch *launch, const struct ddprun_options *
     head->discovery = launch->discovery_path;
     head->command = &launch->command;
     head->greeting = &launch->greeting;
+    head->voice = ddprun_options_voice(options);
     head->envp = environ;
     head->store_host = launch->store_host;
     head->token = launch->command.has_token ? &launch->token : NULL;

@@ -63,6 +63,8 @@ static void clean_up(void *ctx)
 static void say_remarks(const struct ddprun_options *options, const struct plan *plan,
                         bool announce_logs)
 {
+    if (plan->agent.voice == VOICE_QUIET)
+        return;
     if (announce_logs)
         print_message("logs are kept in '%s'; --log-dir=DIR puts them elsewhere", plan->logs.path);
     if (options->conf.unknown[0] != '\0')
@@ -86,7 +88,8 @@ static void say_remarks(const struct ddprun_options *options, const struct plan 
 /* An attacker that exploits a fault of the listening agent gets the rights of its workers. */
 static void warn_of_root(const struct plan *plan)
 {
-    if (plan->several && !ddpi_host_is_loopback(plan->multi.endpoint.host) && secrecy_is_root())
+    if (plan->agent.voice != VOICE_QUIET && plan->several &&
+        !ddpi_host_is_loopback(plan->multi.endpoint.host) && secrecy_is_root())
         print_message("a job of several nodes runs as root here; start it as another user");
 }
 
@@ -209,9 +212,10 @@ static int run_on_hosts(struct ddprun_options *options, char **argv, char **oper
     return launch_hosts(options, argv + 1, words, operands);
 }
 
-static void say_misplaced(char *const *operands)
+static void say_misplaced(const struct ddprun_options *options, char *const *operands)
 {
-    const char *word = ddprun_options_misplaced(operands);
+    bool silent = options->leash || ddprun_options_voice(options) == VOICE_QUIET;
+    const char *word = silent ? NULL : ddprun_options_misplaced(operands);
     if (word != NULL)
         print_message("'%s' comes after the program '%s' and is passed to it; an option of ddprun "
                       "comes before the program",
@@ -254,11 +258,10 @@ static int carry_out(int argc, char **argv, struct leash *leash)
                        "workers, 'ddprun -h' shows more");
         return ddprun_fail(EXIT_USAGE, &err);
     } else if (ddprun_options_have_hosts(&options)) {
-        say_misplaced(argv + operand);
+        say_misplaced(&options, argv + operand);
         return run_on_hosts(&options, argv, argv + operand);
     } else {
-        if (!options.leash)
-            say_misplaced(argv + operand);
+        say_misplaced(&options, argv + operand);
         return run_job(&options, leash, argv, argv + operand);
     }
     return fflush(stdout) == 0 ? 0 : 1;

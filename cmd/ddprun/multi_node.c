@@ -115,12 +115,12 @@ static ddp_status listen_everywhere(struct multi_node *node, struct ddp_error *e
     status = listen_at(node, "::", err);
     bool taken = status != DDP_OK && err->sys_errno == EADDRINUSE;
     if (!taken)
-        membership_say(node->membership,
-                       "the name '%s' is %s here, which no other machine can reach: this node "
-                       "hosts the store on all of its addresses, port %u; with an address instead "
-                       "of the name in --rdzv-endpoint it listens on that alone",
-                       node->config->endpoint.host, node->address.host,
-                       node->config->endpoint.port);
+        membership_note(node->membership,
+                        "the name '%s' is %s here, which no other machine can reach: this node "
+                        "hosts the store on all of its addresses, port %u; with an address instead "
+                        "of the name in --rdzv-endpoint it listens on that alone",
+                        node->config->endpoint.host, node->address.host,
+                        node->config->endpoint.port);
     return taken ? status : DDP_OK;
 }
 
@@ -306,7 +306,7 @@ static void on_store_job(void *data, const struct ddp_store_result *result)
     snprintf(node->host_job, sizeof node->host_job, "%s", other ? job : "");
     if (!other || known)
         return;
-    membership_say(
+    membership_note(
         node->membership,
         "the store at %s is that of job '%s', and ends with it; a ddprund serves several jobs",
         config->store, node->host_job);
@@ -363,7 +363,8 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
         return;
     }
     if (connected && node->told)
-        membership_say(node->membership, "connected to the store at %s again", node->config->store);
+        membership_note(node->membership, "connected to the store at %s again",
+                        node->config->store);
     else if (!connected && !node->told)
         tell_lost(node, why);
     if (!connected)
@@ -538,16 +539,16 @@ static void tell_lingering(const struct multi_node *node)
     uint64_t others = ddpi_server_stats(node->server).members;
     const char *job = ddpi_server_other_job(node->server, node->config->job);
     if (others > 0 && job != NULL)
-        membership_say(node->membership,
-                       "this node hosts the store and waits for the other nodes (%" PRIu64
-                       "), also those of job '%s'; one more signal ends the store, and that job; "
-                       "a ddprund serves several jobs",
-                       others, job);
+        membership_note(node->membership,
+                        "this node hosts the store and waits for the other nodes (%" PRIu64
+                        "), also those of job '%s'; one more signal ends the store, and that job; "
+                        "a ddprund serves several jobs",
+                        others, job);
     else if (others > 0)
-        membership_say(node->membership,
-                       "this node hosts the store and waits for the other nodes (%" PRIu64
-                       ") to leave the job; one more signal ends it, and the job",
-                       others);
+        membership_note(node->membership,
+                        "this node hosts the store and waits for the other nodes (%" PRIu64
+                        ") to leave the job; one more signal ends it, and the job",
+                        others);
 }
 
 /* Other members leave with the job, or are lost when their leases expire. */

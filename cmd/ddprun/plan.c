@@ -404,6 +404,7 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->nproc = options->nproc_per_node;
     agent->host = plan->host;
     agent->role = options->role;
+    agent->voice = ddprun_options_voice(options);
     agent->line_template = line_template(options);
     agent->pty = wants_pty(plan, options);
     agent->filters[0] = options->stdout_filters;

@@ -259,7 +259,7 @@ static void on_hosts(void *ctx, const struct host_list *list)
             add_agent(head, &list->entries[i]);
             agent = find_agent(head, list->entries[i].name);
             if (agent != NULL && head->discovered)
-                logmux_say(&head->mux, "host '%s' is new", agent->host.name);
+                logmux_note(&head->mux, "host '%s' is new", agent->host.name);
         }
         if (agent != NULL)
             agent->listed = true;
@@ -268,8 +268,8 @@ static void on_hosts(void *ctx, const struct host_list *list)
         struct remote_agent *agent = head->agents[i];
         if (agent->listed || agent->stopping || agent->sm.state != REMOTE_RUNNING)
             continue;
-        logmux_say(&head->mux, "host '%s' is no longer listed: its workers are stopped",
-                   agent->host.name);
+        logmux_note(&head->mux, "host '%s' is no longer listed: its workers are stopped",
+                    agent->host.name);
         agent->stopping = true;
         remote_agent_signal(agent, SIGTERM);
     }
@@ -289,8 +289,9 @@ static void on_agent_ready(void *ctx, struct remote_agent *agent)
 {
     struct head *head = ctx;
     if (strcmp(agent->version, DDPRUN_VERSION) != 0)
-        logmux_say(&head->mux, "host '%s' has ddprun %s, and this one " DDPRUN_VERSION,
-                   agent->host.name, agent->version);
+        logmux_note(&head->mux, "host '%s' has ddprun %s, and this one " DDPRUN_VERSION,
+                    agent->host.name, agent->version);
+    logmux_detail(&head->mux, "ddprun runs on host '%s'", agent->host.name);
     if (head->step != HEAD_RUNNING)
         remote_agent_signal(agent, SIGTERM);
 }
@@ -397,9 +398,9 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
     bool first = head->signal == 0;
     head->signal = sig;
     head->signal_ms = now_ms();
-    logmux_say(&head->mux, "%s: %s on %zu hosts", signame_of(sig, name),
-               first ? "stopping the workers (once more kills them)" : "killing the workers",
-               head->up);
+    logmux_note(&head->mux, "%s: %s on %zu hosts", signame_of(sig, name),
+                first ? "stopping the workers (once more kills them)" : "killing the workers",
+                head->up);
     end_job(head, sig);
 }
 
@@ -467,6 +468,7 @@ static ddp_status open_head(struct head *head, const struct guard_agent *split,
     const struct head_config *config = head->config;
     const struct discovery_hooks asked = {on_hosts, on_discovery_failed, on_settled, head};
     logmux_init(&head->mux, &head->loop);
+    head->mux.voice = config->voice;
     head->mux.idle = on_settled;
     head->mux.ctx = head;
     uv_timer_init(&head->loop, &head->patience);

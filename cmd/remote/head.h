@@ -15,6 +15,7 @@
 #include "host_list.h"
 #include "proof.h"
 #include "server.h"
+#include "voice.h"
 
 #include <signal.h>
 
@@ -38,6 +39,7 @@ struct head_config {
     uint64_t join_timeout_ms;     /* for a host to be discovered */
     struct blacklist_range cooldown;
     sigset_t ending_signals, forwarded_signals;
+    enum voice voice;
 };
 
 /* Run the job. Returns its exit code. */

@@ -105,6 +105,7 @@ ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_c
     agent->loop = loop;
     ddpi_sm_init(&agent->sm, &agent_sm);
     logmux_init(&agent->mux, loop);
+    agent->mux.voice = config->voice;
     agent->mux.idle = on_settled;
     agent->mux.ctx = agent;
     uv_timer_init(loop, &agent->timer);

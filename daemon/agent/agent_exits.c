@@ -61,6 +61,7 @@ static void take_exit(struct agent *agent, struct worker_proc *worker, int wait_
     if (killed != NULL)
         blame_dying(agent, killed);
     agent->hooks.changed(agent->hooks.ctx);
+    outcome_worker(agent, worker);
     if (worker == agent->dying ||
         (worker_proc_failed(worker) && agent->cause == AGENT_CAUSE_NONE)) {
         agent_set_cause(agent, AGENT_CAUSE_WORKER);

@@ -47,8 +47,9 @@ static void leave_for_signal(struct agent *agent, int sig, enum member_stop how)
 static void stop_workers(struct agent *agent, int sig)
 {
     char name[SIGNAME_MAX];
-    logmux_say(&agent->mux, "%s: stopping %u workers (once more kills them)", signame_of(sig, name),
-               agent->sm.state == AGENT_RUNNING ? agent->alive : agent->config->nproc);
+    logmux_note(&agent->mux, "%s: stopping %u workers (once more kills them)",
+                signame_of(sig, name),
+                agent->sm.state == AGENT_RUNNING ? agent->alive : agent->config->nproc);
     leave_for_signal(agent, sig, MEMBER_STOP_ORDERLY);
 }
 
@@ -59,11 +60,11 @@ static void hurry_workers(struct agent *agent, int sig)
     char name[SIGNAME_MAX];
     signame_of(sig, name);
     if (agent->cause == AGENT_CAUSE_ORDER) {
-        logmux_say(&agent->mux, "%s: leaving when %u workers have stopped (once more kills them)",
-                   name, agent->alive);
+        logmux_note(&agent->mux, "%s: leaving when %u workers have stopped (once more kills them)",
+                    name, agent->alive);
         leave_for_signal(agent, sig, MEMBER_STOP_ORDERLY);
     } else {
-        logmux_say(&agent->mux, "%s: killing %u workers", name, agent->alive);
+        logmux_note(&agent->mux, "%s: killing %u workers", name, agent->alive);
         leave_for_signal(agent, sig, MEMBER_STOP_KILL);
     }
 }

@@ -69,12 +69,12 @@ static void say_what_was_saved(struct agent *agent)
 {
     const struct worker_starter *starter = &agent->starter;
     if (starter->forked > 0)
-        logmux_say(&agent->mux,
-                   "%" PRIu32 " of %" PRIu32
-                   " workers were forked from a process that has imported "
-                   "%s: each is spared %.1f s",
-                   starter->forked, agent->config->nproc, agent->warm.names,
-                   (double)agent->warm.import_ms / 1000);
+        logmux_note(&agent->mux,
+                    "%" PRIu32 " of %" PRIu32
+                    " workers were forked from a process that has imported "
+                    "%s: each is spared %.1f s",
+                    starter->forked, agent->config->nproc, agent->warm.names,
+                    (double)agent->warm.import_ms / 1000);
 }
 
 void agent_wait(struct agent *agent)

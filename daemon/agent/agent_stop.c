@@ -202,10 +202,10 @@ static bool is_no_manager(void *ctx, const struct ddpi_proc_stat *stat)
 static void say_what_is_killed(struct agent *agent, const struct left_over *left)
 {
     if (agent->cause == AGENT_CAUSE_NONE && left->count > 0)
-        logmux_say(&agent->mux,
-                   "processes that the workers have left running are killed, %u in all: %s; a "
-                   "worker that needs them must wait for them before it ends",
-                   left->count, left->names);
+        logmux_note(&agent->mux,
+                    "processes that the workers have left running are killed, %u in all: %s; a "
+                    "worker that needs them must wait for them before it ends",
+                    left->count, left->names);
 }
 
 /* Kill all but managers, whose clients may be among those that are killed. */
@@ -228,10 +228,10 @@ static void on_settle_over(uv_timer_t *timer)
     reap_signal_below(0, warm_process_pid(&agent->warm), note_left_over, &left);
     say_what_is_killed(agent, &left);
     if (left.managers > 0)
-        logmux_say(&agent->mux,
-                   "waiting for PyTorch's torch_shm_manager to remove the workers' shared memory, "
-                   "at most %d s; a second signal ends the wait",
-                   MANAGER_LIMIT_MS / 1000);
+        logmux_note(&agent->mux,
+                    "waiting for PyTorch's torch_shm_manager to remove the workers' shared memory, "
+                    "at most %d s; a second signal ends the wait",
+                    MANAGER_LIMIT_MS / 1000);
     agent->sweep_deadline_ms = ddpi_now_ms(&ddpi_clock_monotonic) + MANAGER_LIMIT_MS;
     uv_timer_start(timer, on_manager_timer, MANAGER_AGAIN_MS, MANAGER_AGAIN_MS);
     on_manager_timer(timer);
@@ -353,7 +353,7 @@ static void on_flush_over(uv_timer_t *timer)
 static void on_flush_slow(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
-    logmux_say(
+    logmux_note(
         &agent->mux,
         "the job has ended; ddprun waits until the rest of its output is read; a signal ends "
         "the wait");

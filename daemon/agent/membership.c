@@ -84,14 +84,17 @@ static void say_start(struct membership *membership, const struct ddp_round_seat
     struct agent *agent = &membership->agent;
     uint32_t nproc = agent->config->nproc;
     if (agent->attempts > 0 && seat->restarts > agent->seat.restarts)
-        logmux_say(&agent->mux, "starting all %u workers again (restart %u of %u)",
-                   seat->world_size, seat->restarts, agent->config->max_restarts);
+        logmux_note(&agent->mux, "starting all %u workers again (restart %u of %u)",
+                    seat->world_size, seat->restarts, agent->config->max_restarts);
     if (several_nodes(membership))
-        logmux_say(&agent->mux,
-                   "generation %" PRIu64 ": this node is %u of %u, its workers are ranks %u to %u "
-                   "of %u",
-                   seat->generation, seat->node_rank, seat->nodes, seat->first_rank,
-                   seat->first_rank + nproc - 1, seat->world_size);
+        logmux_note(&agent->mux,
+                    "generation %" PRIu64 ": this node is %u of %u, its workers are ranks %u to %u "
+                    "of %u",
+                    seat->generation, seat->node_rank, seat->nodes, seat->first_rank,
+                    seat->first_rank + nproc - 1, seat->world_size);
+    logmux_detail(&agent->mux, "job '%s', with its store at %s: starting %u worker%s of '%s'",
+                  agent->config->run_id, agent->config->store, nproc, nproc == 1 ? "" : "s",
+                  agent->config->program);
 }
 
 /* Two jobs without a name at one store are one. So are the nodes of one job whose arguments
@@ -101,10 +104,11 @@ static void say_other_command(struct membership *membership, const struct ddp_ro
     if (seat->text[0] == '\0' || strcmp(seat->text, membership->other_command) == 0)
         return;
     memcpy(membership->other_command, seat->text, sizeof membership->other_command);
-    logmux_say(&membership->agent.mux,
-               "%s and this node '%s', in one job without a name; if these are two jobs, give each "
-               "its own --rdzv-id=NAME",
-               seat->text, membership->member.says.command);
+    logmux_note(
+        &membership->agent.mux,
+        "%s and this node '%s', in one job without a name; if these are two jobs, give each "
+        "its own --rdzv-id=NAME",
+        seat->text, membership->member.says.command);
 }
 
 static void on_member_start(void *ctx, const struct ddp_round_seat *seat)
@@ -155,6 +159,7 @@ static void on_member_over(void *ctx, int exit_code, const char *why)
 {
     struct membership *membership = ctx;
     say_over(membership, exit_code, why);
+    logmux_detail(&membership->agent.mux, "the job is over: exit code %d", exit_code);
     events_over(&membership->events, exit_code, why);
     membership->link.leave(membership->link.ctx);
     agent_end(&membership->agent, exit_code);
@@ -204,6 +209,7 @@ static void on_agent_started(void *ctx)
 {
     struct membership *membership = ctx;
     events_started(&membership->events);
+    logmux_detail(&membership->agent.mux, "all workers of this node have been started");
     member_started(&membership->member);
     publish_status_soon(membership);
 }
@@ -242,6 +248,8 @@ static void on_agent_checked(void *ctx, const char *why)
     struct membership *membership = ctx;
     if (!membership->member.leaving)
         events_checked(&membership->events, why);
+    if (*why == '\0')
+        logmux_detail(&membership->agent.mux, "this node has passed its check");
     member_checked(&membership->member, why, membership_now_ms());
     update_deadline(membership);
 }
@@ -279,10 +287,10 @@ static void log_waiting(struct membership *membership, const struct ddp_round_se
     }
     const struct agent_config *config = membership->agent.config;
     if (seat->pausing || !several_nodes(membership))
-        logmux_say(&membership->agent.mux, "%s", seat->text);
+        logmux_note(&membership->agent.mux, "%s", seat->text);
     else
-        logmux_say(&membership->agent.mux, "%s (job '%s' at %s)", seat->text, config->run_id,
-                   config->store);
+        logmux_note(&membership->agent.mux, "%s (job '%s' at %s)", seat->text, config->run_id,
+                    config->store);
 }
 
 static void log_notice(struct membership *membership, const struct ddp_round_seat *seat)
@@ -353,6 +361,16 @@ void membership_say(struct membership *membership, const char *format, ...)
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     logmux_say(&membership->agent.mux, "%s", line);
+}
+
+void membership_note(struct membership *membership, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    logmux_note(&membership->agent.mux, "%s", line);
 }
 
 /* ---- opening and closing -------------------------------------------------------------------- */

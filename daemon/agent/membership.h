@@ -59,8 +59,9 @@ void membership_cut(struct membership *membership);
 /* Leave with @exit_code because of @why, which is neither a worker's failure nor a signal. */
 void membership_leave(struct membership *membership, int exit_code, const char *why);
 
-/* Write one line to the console. */
+/* Write one line to the console: always, or unless ddprun is to be quiet. */
 void membership_say(struct membership *membership, const char *format, ...) DDP_PRINTF(2, 3);
+void membership_note(struct membership *membership, const char *format, ...) DDP_PRINTF(2, 3);
 
 /* After done(): close the handles; membership_finish() once the loop has turned. */
 void membership_close(struct membership *membership);

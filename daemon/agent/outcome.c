@@ -227,6 +227,16 @@ void outcome_failure(const struct agent *agent, struct ddp_round_failure *ret)
         snprintf(ret->text + len, sizeof ret->text - (size_t)len, "; %s", fault);
 }
 
+void outcome_worker(struct agent *agent, const struct worker_proc *worker)
+{
+    const struct report_worker facts = {.wait_status = worker->wait_status};
+    char cause[160], ran[32];
+    report_cause(&facts, cause, sizeof cause);
+    report_duration(since(worker->ended_us, worker->started_us), ran, sizeof ran);
+    logmux_detail(&agent->mux, "rank %u has ended: %s, after %s (pid %d)", worker->rank, cause, ran,
+                  (int)worker->pid);
+}
+
 void outcome_dying(const struct agent *agent, const struct worker_proc *worker,
                    struct ddp_round_failure *ret)
 {

@@ -21,6 +21,9 @@ void outcome_failure(const struct agent *agent, struct ddp_round_failure *ret);
 void outcome_dying(const struct agent *agent, const struct worker_proc *worker,
                    struct ddp_round_failure *ret);
 
+/* Say how @worker has ended, if ddprun is to be verbose. */
+void outcome_worker(struct agent *agent, const struct worker_proc *worker);
+
 /* The exit code of a node that leaves because a process cannot be killed. */
 int outcome_stuck_code(const struct agent *agent);
 

@@ -108,6 +108,7 @@ void logmux_init(struct logmux *mux, uv_loop_t *loop)
     mux->resumed_ms = 0;
     mux->taking_rest = false;
     mux->idle = NULL;
+    mux->voice = VOICE_NORMAL;
     uv_timer_init(loop, &mux->hold);
     mux->hold.data = mux;
     mux->one_console = same_file(STDOUT_FILENO, STDERR_FILENO);
@@ -395,18 +396,41 @@ void logmux_print(struct logmux *mux, int console, const char *text, size_t len)
     balance(mux); /* if this write has failed, the pipes must not stay paused */
 }
 
-void logmux_say(struct logmux *mux, const char *format, ...)
+static void say(struct logmux *mux, const char *format, va_list args)
 {
     char line[1024] = "ddprun: ";
     size_t prefix = strlen(line);
-    va_list args;
-    va_start(args, format);
     vsnprintf(line + prefix, sizeof line - prefix - 1, format, args);
-    va_end(args);
     ddpi_text_mask(line);
     size_t len = strlen(line);
     line[len] = '\n';
     logmux_print(mux, STDERR_CONSOLE, line, len + 1);
+}
+
+void logmux_say(struct logmux *mux, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(mux, format, args);
+    va_end(args);
+}
+
+void logmux_note(struct logmux *mux, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (mux->voice != VOICE_QUIET)
+        say(mux, format, args);
+    va_end(args);
+}
+
+void logmux_detail(struct logmux *mux, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    if (mux->voice == VOICE_VERBOSE)
+        say(mux, format, args);
+    va_end(args);
 }
 
 void logmux_discard(struct logmux *mux)

@@ -20,6 +20,7 @@
 #include "linebuf.h"
 #include "list.h"
 #include "tail.h"
+#include "voice.h"
 #include "worker_pty.h"
 
 #include <ddprun/status.h>
@@ -33,8 +34,9 @@ struct logmux {
     struct console consoles[2];       /* stdout and stderr of the agent */
     struct console_cursor cursors[2]; /* the current line of each */
     bool one_console;                 /* both are the same file: all output goes to the first */
-    uv_timer_t hold;                  /* until the next unfinished line is shown */
-    struct ddpi_list open;            /* logmux_stream::node, streams that have not ended */
+    enum voice voice;
+    uv_timer_t hold;       /* until the next unfinished line is shown */
+    struct ddpi_list open; /* logmux_stream::node, streams that have not ended */
     bool paused;
     uint64_t resumed_ms;     /* when the last pause ended: hold times begin again then */
     bool taking_rest;        /* the workers have ended: do not pause */
@@ -105,8 +107,11 @@ void logmux_show_unfinished(struct logmux *mux);
 /* Show whole lines of our own, in order with those of the workers. */
 void logmux_print(struct logmux *mux, int console, const char *text, size_t len);
 
-/* Show one line of our own on stderr. */
+/* Show one line of our own on stderr: always; unless ddprun is to be quiet; only if it is to be
+ * verbose. */
 void logmux_say(struct logmux *mux, const char *format, ...) DDP_PRINTF(2, 3);
+void logmux_note(struct logmux *mux, const char *format, ...) DDP_PRINTF(2, 3);
+void logmux_detail(struct logmux *mux, const char *format, ...) DDP_PRINTF(2, 3);
 
 /* Drop all further console output; the streams go on. */
 void logmux_discard(struct logmux *mux);

@@ -6,6 +6,7 @@
 #define DAEMON_AGENT_CONFIG_H
 
 #include "main_program.h"
+#include "voice.h"
 
 #include <ddprun/status.h>
 #include <signal.h>
@@ -81,6 +82,7 @@ struct agent_config {
     const char *error_file;        /* TORCHELASTIC_ERROR_FILE of ddprun; NULL or "": none */
     const struct logdir *logs;     /* open; its opener closes it */
     const struct event_log *event_log; /* open; its opener closes it; NULL: none */
+    enum voice voice;                  /* how much the agent says */
     uint32_t nproc;                    /* workers of this node */
     const struct binding *binding;     /* the processors of each worker */
     uint32_t omp_threads;              /* OMP_NUM_THREADS of the workers; 0: as inherited */

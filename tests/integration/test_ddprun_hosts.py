@@ -57,6 +57,13 @@ class HostsCase(DdprunCase):
 
 
 class Lists(HostsCase):
+    def test_how_much_is_said_holds_for_each_host(self):
+        loud = self.job('-H', 'a:1,b:1', '--verbose', 'true').err
+        for line, count in (("ddprun runs on host '", 2), ('has ended: exit code 0', 2), ('this node is', 2)):
+            self.assertEqual(loud.count(line), count, loud)
+        quiet = self.job('-H', 'a:1,b:1', '--quiet', 'true')
+        self.assertEqual((quiet.code, quiet.err), (0, ''))
+
     def test_workers_of_all_hosts(self):
         self.assertEqual(self.show('-H', 'a:2,me@b:1'), ['0/3 0 0', '1/3 0 1', '2/3 1 0'])
         self.assertEqual(sorted(self.started.read_text().split()), ['a', 'me@b'])

@@ -28,8 +28,8 @@ class Refusals(DdprunCase):
                            ('--log_dri=x', '--log-dir'), ('--ridirects', '--redirects')):
             self.refused(USAGE, [f"'{word.split('=')[0]}'", near], word, 'true')
         self.refused(USAGE, ["'--zzzzzzzzzzzz'", '--help'], '--zzzzzzzzzzzz', 'true')
-        self.refused(USAGE, ["'-q'", '--help'], '-q', 'true')
-        for words in (['--lr', '0.1'], ['--quiet'], ['--config=x'], ['-v']):
+        self.refused(USAGE, ["'-z'", '--help'], '-z', 'true')
+        for words in (['--lr', '0.1'], ['--epochs'], ['--config=x'], ['-z']):
             word = words[0].partition('=')[0]
             self.refused(USAGE, [f"there is no option '{word}'; options of the program go after it ('ddprun --help'"],
                          *words, 'train.py')

@@ -298,5 +298,30 @@ class Programs(DdprunCase):
         self.assert_sentence(self.run_job('--'), 2, 'no program')
 
 
+class Voice(DdprunCase):
+    NOTE = 'ddprun: --use-env does nothing'
+
+    def said(self, *words, **options):
+        return self.run_job(*words, '--use-env', 'true', **options).err
+
+    def test_quiet_has_nothing_but_the_failure(self):
+        self.assertIn(self.NOTE, self.said())
+        self.assertEqual(self.said('-q'), '')
+        self.assertEqual(self.said(env={'PET_QUIET': '1'}), '')
+        job = self.run_job('--quiet', '--max-restarts=1', 'sh', '-c', 'echo out; exit 3')
+        self.assertEqual((job.code, job.out), (3, '[default0]:out\n' * 2))
+        heads = [line for line in job.err.splitlines() if not line.startswith('  ')]
+        self.assertRegex('\n'.join(heads), r'\A(ddprun: rank 0 failed first: [^\n]*\n){2}ddprun: giving up [^\n]*\Z')
+
+    def test_verbose_has_each_step(self):
+        for words, env in ((['-v'], {}), (['-q', '--verbose'], {}), ([], {'PET_VERBOSE': '1'})):
+            with self.subTest(words):
+                said = self.said(*words, env=env)
+                self.assertIn(self.NOTE, said)
+                for step in ("starting 1 worker of '", 'have been started', 'rank 0 has ended: exit code 0, after ',
+                             'the job is over: exit code 0'):
+                    self.assertIn(step, said)
+
+
 if __name__ == '__main__':
     unittest.main()
