@@ -14,6 +14,7 @@
 #include "node_starter.h"
 #include "plan.h"
 #include "print_message.h"
+#include "processors.h"
 #include "run_agent.h"
 #include "secrecy.h"
 #include "version.h"
@@ -74,11 +75,10 @@ static void say_remarks(const struct ddprun_options *options, const struct plan 
                       plan->program.argv[0]);
     if (options->use_env)
         print_message("--use-env does nothing: workers always have LOCAL_RANK in the environment");
-    if (plan->agent.omp_threads > 0)
-        print_message(
-            "OMP_NUM_THREADS=%u in each worker, as they share this machine; set it to use "
-            "another number of threads",
-            plan->agent.omp_threads);
+    if (plan->agent.omp_threads > 0 && plan->agent.voice == VOICE_VERBOSE)
+        print_message("%u processors for %u workers: OMP_NUM_THREADS=%u in each; set it to have "
+                      "another number of threads",
+                      ddpi_processors(), plan->agent.nproc, plan->agent.omp_threads);
     if (options->numa_binding != BINDING_NONE)
         print_message("--numa-binding: each worker is bound to %u core%s or more, near its %s",
                       plan->binding.cores, plan->binding.cores == 1 ? "" : "s",

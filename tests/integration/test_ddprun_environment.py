@@ -118,9 +118,11 @@ class Variables(DdprunCase):
         self.assertNotIn('OMP_NUM_THREADS', self.workers()[0])
         for nproc in (2, 64):
             threads = max(1, usable_processors() // nproc)
-            job = self.run_job(f'--nproc-per-node={nproc}', '--no-prefix', 'sh', '-c', 'echo $OMP_NUM_THREADS')
-            self.assertEqual(job.out.split(), [str(threads)] * nproc)
-            self.assertRegex(job.err, rf'\Addprun: OMP_NUM_THREADS={threads} in each worker[^\n]*\n\Z')
+            words = [f'--nproc-per-node={nproc}', '--no-prefix', 'sh', '-c', 'echo $OMP_NUM_THREADS']
+            job = self.run_job(*words)
+            self.assertEqual((job.out.split(), job.err), ([str(threads)] * nproc, ''))
+            self.assertRegex(self.run_job('--verbose', *words).err,
+                             rf'\Addprun: \d+ processors for {nproc} workers: OMP_NUM_THREADS={threads} in each; ')
         for value in ('6', ''):
             found = self.workers('--nproc-per-node=2', env={'OMP_NUM_THREADS': value})
             self.assertEqual(found[1]['OMP_NUM_THREADS'], value)

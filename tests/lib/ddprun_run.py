@@ -45,7 +45,7 @@ def clean_environment():
     env = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     # A python3 that starts at once, rather than a wrapper that looks for one.
     env['PATH'] = os.path.dirname(os.path.realpath(sys.executable)) + ':' + env.get('PATH', '')
-    env['OMP_NUM_THREADS'] = '1'  # else ddprun says that it sets that
+    env['OMP_NUM_THREADS'] = '1'  # many tests run at once
     return env
 
 
