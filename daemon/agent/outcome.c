@@ -10,6 +10,7 @@
 #include "exit_codes.h"
 #include "hint.h"
 #include "mem.h"
+#include "parse.h"
 #include "report.h"
 #include "signames.h"
 #include "text.h"
@@ -127,6 +128,16 @@ static int torch_exit_code(const struct worker_proc *worker)
                                             : WEXITSTATUS(worker->wait_status);
 }
 
+/* Most programs heed these two variables. */
+static bool has_colours(const struct agent *agent)
+{
+    static const char refuses[] = "NO_COLOR", kind[] = "TERM";
+    const char *refused = ddpi_parse_env(agent->config->envp, refuses, strlen(refuses));
+    const char *term = ddpi_parse_env(agent->config->envp, kind, strlen(kind));
+    return agent->mux.consoles[1].terminal && (refused == NULL || *refused == '\0') &&
+           term != NULL && strcmp(term, "dumb") != 0;
+}
+
 static void report_worker_failure(struct agent *agent)
 {
     char gpus[1024];
@@ -160,6 +171,7 @@ static void report_worker_failure(struct agent *agent)
     const struct report report = {
         .host = agent->config->host,
         .interpreter = agent->config->interpreter,
+        .colours = has_colours(agent),
         .root = &root,
         .earlier = earlier,
         .earlier_count = describe_workers(agent, ended_well_before, earlier),

@@ -16,6 +16,9 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#define BOLD_RED "\033[1;31m"
+#define PLAIN    "\033[0m"
+
 enum { STDERR_LINES = 20, TRACEBACK_LINES = 40, LINE_SHOWN = 400, WORKERS_SHOWN = 8 };
 
 static bool add_text(struct ddpi_buf *out, const char *format, ...) DDP_PRINTF(2, 3);
@@ -176,8 +179,9 @@ static bool add_root(const struct report *report, struct ddpi_buf *out)
     char cause[160], ran[32];
     report_cause(root, cause, sizeof cause);
     report_duration(root->ran_us, ran, sizeof ran);
-    return add_text(out, "ddprun: rank %" PRIu32 " failed first: %s, after %s", root->rank, cause,
-                    ran) &&
+    return add_text(out, "%sddprun: rank %" PRIu32 " failed first: %s%s, after %s",
+                    report->colours ? BOLD_RED : "", root->rank, cause,
+                    report->colours ? PLAIN : "", ran) &&
            add_text(out, " (local rank %" PRIu32 ", pid %d, host %s)\n", root->local_rank,
                     (int)root->pid, report->host) &&
            add_oom_others(root, out) && add_gpus(report, out) && add_error_file(root, out) &&

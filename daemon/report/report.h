@@ -42,6 +42,7 @@ struct report_worker {
 struct report {
     const char *host;
     const char *interpreter; /* that ran the script or module; NULL: none */
+    bool colours;            /* a terminal reads it, which shows them */
     const struct report_worker *root;
     const struct report_worker *earlier; /* ended with exit code 0, the last one first */
     size_t earlier_count;

@@ -89,6 +89,20 @@ class Terminal(DdprunCase):
         os.write(self.ours, b'\x03')  # and Ctrl-C is ddprun's
         self.assertEqual(job.wait(), 130)
 
+    def test_a_failure_is_red_where_that_is_wanted(self):
+        red = b'\x1b[1;31mddprun: rank 0 failed first: exit code 3\x1b[0m, after '
+        plain = b'ddprun: rank 0 failed first: exit code 3, after '
+        for env, line in (({'TERM': 'xterm', 'NO_COLOR': ''}, red), ({'TERM': 'xterm', 'NO_COLOR': '1'}, plain),
+                          ({'TERM': 'dumb'}, plain)):
+            with self.subTest(env):
+                self.seen = b''
+                job = self.on_terminal('sh', '-c', 'exit 3', env=env)
+                self.assertEqual(job.wait(), 3)
+                self.read_until(b'failed first')
+                self.read_until(b'its log')
+                self.assertIn(line, self.seen)
+                self.assertEqual(b'\x1b' in self.seen, line == red)
+
     def test_an_answer_comes_from_the_terminal(self):
         script = self.write('ask.py', 'print("hello", input("name? "))\n')
         job = self.on_terminal(script)

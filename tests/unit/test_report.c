@@ -73,6 +73,21 @@ START_TEST(a_silent_exit)
 }
 END_TEST
 
+START_TEST(colours_are_in_the_first_line_only)
+{
+    const struct report report = {.host = "node1", .root = &plain_root, .colours = true};
+    struct ddpi_buf out;
+    ddpi_buf_init(&out, 1024 * 1024);
+    ck_assert(report_failure(&report, &out) && ddpi_buf_put_u8(&out, '\0'));
+    ck_assert_str_eq((const char *)ddpi_buf_head(&out),
+                     "\033[1;31mddprun: rank 3 failed first: exit code 7\033[0m, after 12.3 s"
+                     " (local rank 1, pid 4242, host node1)\n"
+                     "  it wrote nothing to stderr\n"
+                     "  its log: not kept; '--log-dir=DIR --tee=3' keeps one per rank\n");
+    ddpi_buf_finish(&out);
+}
+END_TEST
+
 START_TEST(times_have_a_fitting_unit)
 {
     static const struct {
@@ -467,14 +482,15 @@ Suite *test_suite(void)
 {
     Suite *suite = suite_create("report");
     TCase *tcase = tcase_create("report");
-    ADD_TESTS(
-        tcase, causes, a_silent_exit, times_have_a_fitting_unit, stderr_and_logs,
-        what_an_end_most_likely_means, what_is_known_of_gpus_comes_first, a_traceback_is_shown_once,
-        the_traceback_is_preferred_to_the_message, control_characters_are_spelled_out,
-        the_note_cannot_drive_the_terminal, a_full_disk_may_have_taken_the_words,
-        a_child_may_have_had_no_memory, only_the_last_lines_are_shown, a_very_long_line_is_cut,
-        a_very_long_path_keeps_its_end, consequences_follow_in_the_order_given,
-        who_ended_well_before_is_named, of_many_the_rest_is_counted, without_memory_it_says_so);
+    ADD_TESTS(tcase, causes, a_silent_exit, colours_are_in_the_first_line_only,
+              times_have_a_fitting_unit, stderr_and_logs, what_an_end_most_likely_means,
+              what_is_known_of_gpus_comes_first, a_traceback_is_shown_once,
+              the_traceback_is_preferred_to_the_message, control_characters_are_spelled_out,
+              the_note_cannot_drive_the_terminal, a_full_disk_may_have_taken_the_words,
+              a_child_may_have_had_no_memory, only_the_last_lines_are_shown,
+              a_very_long_line_is_cut, a_very_long_path_keeps_its_end,
+              consequences_follow_in_the_order_given, who_ended_well_before_is_named,
+              of_many_the_rest_is_counted, without_memory_it_says_so);
     suite_add_tcase(suite, tcase);
     return suite;
 }
