@@ -339,8 +339,9 @@ static const struct option table[] = {
      FIELD(monitor_interval_ms), 0, 24 * HOURS_MS},
 
     {"log-dir", 0, "DIR", "PET_LOG_DIR", NULL, OUTPUT,
-     "write logs and error files below DIR, as ID_RANDOM/attempt_N/LOCAL_RANK/", option_text,
-     FIELD(log_dir), 0, 0},
+     "write logs and error files below DIR, as ID_RANDOM/attempt_N/LOCAL_RANK/; DIR/latest is the "
+     "last run",
+     option_text, FIELD(log_dir), 0, 0},
     {"redirects", 'r', "STREAMS", "PET_REDIRECTS", "0", OUTPUT,
      "write to files instead of the console: 1 stdout, 2 stderr, 3 both; or by local rank: "
      "0:3,1:2",

@@ -12,13 +12,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { FILE_MODE = 0600 };
+enum { FILE_MODE = 0600, RANDOM_LETTERS = 6 };
 
+static const char latest[] = "latest";
 static const char *const stream_names[] = {"stdout.log", "stderr.log"};
 
 /* @setting: the option or variable to change when the directory cannot be made there. */
@@ -39,12 +41,27 @@ static ddp_status make_unique(struct logdir *dir, int base_fd, const char *base,
     return ddpi_error_advise(err, status, "set %s to a directory that you may write to", setting);
 }
 
-/* @make: make @base too if it is missing. */
-static ddp_status make_below(struct logdir *dir, const char *base, bool make, const char *name,
+/* Let "latest" lead to the new directory @name. Another file of that name stays, and so does a link
+ * that leads out of the folder. A job does not fail because of it. */
+static void link_latest(int base_fd, const char *name)
+{
+    char fresh[32], target[PATH_MAX];
+    ssize_t len = readlinkat(base_fd, latest, target, sizeof target);
+    bool unused = len < 0 && errno == ENOENT;
+    bool ours = len > 0 && memchr(target, '/', (size_t)len) == NULL;
+    snprintf(fresh, sizeof fresh, ".%s_%s", latest, name + strlen(name) - RANDOM_LETTERS);
+    if ((!unused && !ours) || symlinkat(name, base_fd, fresh) != 0)
+        return;
+    if (renameat(base_fd, fresh, base_fd, latest) != 0)
+        unlinkat(base_fd, fresh, 0);
+}
+
+/* @asked: @base is that of --log-dir, which is made if it is missing. */
+static ddp_status make_below(struct logdir *dir, const char *base, bool asked, const char *name,
                              const char *setting, struct ddp_error *err)
 {
     int base_fd;
-    ddp_status status = safe_dir_open(base, make, &base_fd, err);
+    ddp_status status = safe_dir_open(base, asked, &base_fd, err);
     if (status != DDP_OK) {
         ddpi_error_wrap(err, status, "%s", setting);
         return status == DDP_E_DENIED
@@ -52,6 +69,8 @@ static ddp_status make_below(struct logdir *dir, const char *base, bool make, co
                    : ddpi_error_advise(err, status, "set it to a directory that you may write to");
     }
     status = make_unique(dir, base_fd, base, name, setting, err);
+    if (status == DDP_OK && asked)
+        link_latest(base_fd, dir->path + strlen(base) + 1);
     close(base_fd);
     return status;
 }

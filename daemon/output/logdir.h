@@ -5,6 +5,7 @@
  *     <log-dir>/<run id>_<6 random>/attempt_<restart count>/<local rank>/{stdout,stderr}.log
  *                                                                       /error.json
  *                                                       /filtered_{stdout,stderr}.log
+ *     <log-dir>/latest  leads to the one that was made last
  * Otherwise there are only error files, in a directory that is removed at the end: below TMPDIR, or
  * in memory without TMPDIR. With --log-dir=/dev/null there is no directory at all.
  */

@@ -163,7 +163,7 @@ class Logs(DdprunCase):
     def test_they_are_private_and_complete(self):
         self.run_job('--nproc-per-node=12', '--tee=1', f'--log-dir={self.folder}/a/b', '--rdzv-id=j',
                      'sh', '-c', 'printf "out $RANK"; echo "err" >&2')
-        top, = (self.folder / 'a' / 'b').iterdir()
+        top, = (self.folder / 'a' / 'b').glob('*_*')
         self.assertTrue(top.name.startswith('j_'))
         self.assertEqual(top.stat().st_mode & 0o77, 0)
         for rank in range(12):

@@ -85,7 +85,7 @@ class Lines(DdprunCase):
         expected = bytes(range(256)) * 4000
         shown = b'[default0]:' + expected.replace(b'\n', b'\n[default0]:') + b'\n'
         self.assertEqual(job.out_bytes, shown)
-        path, = (self.folder / 'logs').glob('*/attempt_0/0/stdout.log')
+        path, = (self.folder / 'logs').glob('*_*/attempt_0/0/stdout.log')
         self.assertEqual(path.read_bytes(), expected)
 
     def test_empty_ones(self):
@@ -256,7 +256,7 @@ class Destinations(DdprunCase):
 
     def files(self):
         return {str(path.relative_to(path.parents[1])): path.read_text()
-                for path in (self.folder / 'logs').glob('*/attempt_0/*/*.log')}
+                for path in (self.folder / 'logs').glob('*_*/attempt_0/*/*.log')}
 
     def run_to_logs(self, *words, workers=3):
         return self.run_job(f'--nproc-per-node={workers}', f'--log-dir={self.folder}/logs',
@@ -310,7 +310,7 @@ class Destinations(DdprunCase):
 
     def filtered(self):
         return {str(path.relative_to(path.parents[1])): sorted(path.read_text().splitlines())
-                for path in (self.folder / 'logs').glob('*/attempt_*/filtered_*.log')}
+                for path in (self.folder / 'logs').glob('*_*/attempt_*/filtered_*.log')}
 
     def test_duplicate_filters(self):
         words = ('--nproc-per-node=3', f'--log-dir={self.folder}/logs', '--tee=0:3,1:1,2:3', '--local-ranks-filter=0,1',

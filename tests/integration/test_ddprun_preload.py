@@ -244,7 +244,7 @@ sys.exit(1)
         """What a cold worker and a forked one write to stderr before they end."""
         log = self.folder / 'logs'
         self.preload(script, restarts=60, options=['--redirects=2', f'--log-dir={log}'])
-        top, = log.iterdir()
+        top, = log.glob('*_*')
         texts = [(top / f'attempt_{attempt}' / '0' / 'stderr.log').read_text() for attempt in range(61)]
         return texts[0], next(text for text in texts[1:] if text)
 

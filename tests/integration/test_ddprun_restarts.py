@@ -47,7 +47,7 @@ class Restarts(DdprunCase):
                      f'--log-dir={self.folder}/logs', 'sh', '-c',
                      'echo "out $TORCHELASTIC_RESTART_COUNT"; '
                      'echo "{}" > $TORCHELASTIC_ERROR_FILE; exit 1')
-        top, = (self.folder / 'logs').iterdir()
+        top, = (self.folder / 'logs').glob('*_*')
         for attempt in range(3):
             where = top / f'attempt_{attempt}' / '0'
             self.assertEqual((where / 'stdout.log').read_text(), f'out {attempt}\n')

@@ -175,7 +175,7 @@ class Filters(unittest.TestCase):
                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                            check=True)
             return {path.name: sorted(path.read_text().splitlines())
-                    for path in Path(folder).glob('*/attempt_0/filtered_*.log')}
+                    for path in Path(folder).glob('*_*/attempt_0/filtered_*.log')}
 
     def test_are_torchruns(self):
         words = ['--tee=0:3,1:1,2:2', '--duplicate-stdout-filters=loss 0,loss 1,none', '--duplicate-stderr-filters=of']

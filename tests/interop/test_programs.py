@@ -80,9 +80,9 @@ class Programs(unittest.TestCase):
         other's lines."""
         logs = Path(tempfile.mkdtemp(dir=self.folder.name))
         done = self.run_below([*launcher, '--redirects=3', f'--log-dir={logs}'], program)
-        errors = [file.read_text(errors='replace') for file in logs.glob('*/attempt_0/*/stderr.log')]
+        errors = [file.read_text(errors='replace') for file in logs.glob('*_*/attempt_0/*/stderr.log')]
         self.assertEqual(done.returncode, 0, '\n'.join([*launcher, done.stdout, *errors]))
-        files = sorted(logs.glob('*/attempt_0/*/stdout.log'))
+        files = sorted(logs.glob('*_*/attempt_0/*/stdout.log'))
         self.assertEqual(len(files), program.ranks)
         return [kept(program, file.read_text(errors='replace')) for file in files]
 

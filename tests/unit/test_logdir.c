@@ -7,6 +7,7 @@
 #include "mem.h"
 #include "tree.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,6 +97,70 @@ START_TEST(two_jobs_of_one_name_do_not_meet)
     ck_assert_str_ne(first.path, second.path);
     logdir_close(&first);
     logdir_close(&second);
+}
+END_TEST
+
+/* A new job below @base; false: "latest" there does not lead to its directory. */
+static bool is_latest(void)
+{
+    struct logdir logs;
+    struct stat latest, job;
+    char link[64];
+    snprintf(link, sizeof link, "%s/latest", base);
+    open_ok(&logs, base, "job", false);
+    ck_assert_int_eq(stat(logs.path, &job), 0);
+    bool leads = stat(link, &latest) == 0 && latest.st_ino == job.st_ino;
+    logdir_close(&logs);
+    return leads;
+}
+
+static unsigned count_entries(void)
+{
+    unsigned count = 0;
+    DIR *dir = opendir(base);
+    ck_assert_ptr_nonnull(dir);
+    while (readdir(dir) != NULL)
+        count++;
+    closedir(dir);
+    return count - 2; /* without . and .. */
+}
+
+static void make_link(const char *target, const char *name)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/%s", base, name);
+    (void)!unlink(path);
+    ck_assert_int_eq(symlink(target, path), 0);
+}
+
+START_TEST(latest_leads_to_the_last_job)
+{
+    ck_assert(is_latest());
+    ck_assert(is_latest());
+    make_link("gone", "latest");
+    ck_assert(is_latest());
+    ck_assert_uint_eq(count_entries(), 4); /* three jobs, and nothing beside the link */
+}
+END_TEST
+
+START_TEST(what_else_is_called_latest_stays)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/latest", base);
+    make_link("/etc", "latest");
+    ck_assert(!is_latest());
+    make_link("../x", "latest");
+    ck_assert(!is_latest());
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkdir(path, 0700), 0);
+    ck_assert(!is_latest());
+    ck_assert_int_eq(rmdir(path), 0);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    ck_assert(!is_latest());
+    has_mode(path, 0600);
+    ck_assert_uint_eq(count_entries(), 5);
 }
 END_TEST
 
@@ -263,6 +328,7 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("logdir");
     tcase_add_checked_fixture(tcase, make_base, remove_base);
     ADD_TESTS(tcase, the_tree_is_torchruns, two_jobs_of_one_name_do_not_meet,
+              latest_leads_to_the_last_job, what_else_is_called_latest_stays,
               a_trailing_slash_is_harmless, the_temporary_directory_goes_away,
               the_temporary_directory_goes_away_with_error_files,
               a_temporary_directory_with_logs_is_kept, an_empty_log_dir_is_none,
