@@ -14,7 +14,7 @@ chosen = $(if $(filter 1,$(FAILED)),--failed) $(foreach word,$(subst $(comma), ,
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo demo-elastic test check lint fuzz bench wheel deb install clean
+.PHONY: help build demo demo-elastic test check lint fuzz bench wheel deb install uninstall clean
 
 ## help     show this list
 help:
@@ -78,11 +78,11 @@ deb:
 
 ## install  install below PREFIX (/usr/local), staged in DESTDIR if that is set
 install:
-	@scripts/setup build
-	@scripts/build build "-Dprefix=$(PREFIX)"
-	meson install -C build --no-rebuild
-	@# The loader finds libraries below /usr/local by its cache only.
-	@[ -n "$(DESTDIR)" ] || [ ! -w /etc/ld.so.cache ] || /sbin/ldconfig
+	@scripts/install "$(PREFIX)"
+
+## uninstall  remove what the last 'make install' has installed
+uninstall:
+	@scripts/install --undo
 
 ## clean    remove all build directories
 clean:

@@ -17,6 +17,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import ROOT, clean_environment
+from strangers import STRANGER, needs_strangers, reachable
 
 BUILD = ROOT / 'build'
 OF_MESON = r'\.ninja_.*|build\.ninja|given-options|meson-.*'  # beside the folders that are named as those of the sources
@@ -81,6 +82,26 @@ class Install(unittest.TestCase):
         self.assertEqual(sorted(out.splitlines()),
                          [f'[default{rank}]:rank {rank} of 4: 4' for rank in range(4)])
         self.assertEqual(sorted(os.listdir(bare)), ['worker', 'worker.c'])
+
+    def test_uninstall_leaves_nothing(self):
+        stage = self.folder / 'twice'
+        for _ in range(2):  # the second finds the folders of the first
+            self.run_in(self.sources, f'make install PREFIX=/usr DESTDIR={stage}')
+        other = stage / 'usr/include/other.h'
+        other.touch()
+        self.assertRegex(self.run_in(self.sources, 'make uninstall'), r'uninstalled \d+ files')
+        self.assertEqual([path for path in stage.rglob('*') if 'ddp' in path.name or not path.is_dir()], [other])
+        with self.assertRaisesRegex(AssertionError, 'exit code 2\n.*make uninstall: build/ has installed nothing'):
+            self.run_in(self.sources, 'make uninstall')
+
+    @needs_strangers
+    def test_without_the_right_to_write(self):
+        """Nothing is compiled. The script would not find the sources anyway."""
+        done = subprocess.run([reachable(self, ROOT / 'scripts/install'), '/usr'], user=STRANGER, group=STRANGER,
+                              extra_groups=[], env=self.env, cwd='/', capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout, done.stderr),
+                         (2, '', "make install needs the right to write to /usr: use 'sudo make install', or 'make install "
+                                 "PREFIX=$HOME/.local'\n"))
 
     def test_a_staged_package(self):
         stage = self.folder / 'stage'
