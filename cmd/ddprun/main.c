@@ -90,7 +90,8 @@ static void warn_of_root(const struct plan *plan)
 {
     if (plan->agent.voice != VOICE_QUIET && plan->several &&
         !ddpi_host_is_loopback(plan->multi.endpoint.host) && secrecy_is_root())
-        print_message("a job of several nodes runs as root here; start it as another user");
+        print_message("warning: a job of several nodes runs as root here; it goes on, but would be "
+                      "safer as another user");
 }
 
 /* Take from the job's scheduler what was not given, or become its command that starts this one on

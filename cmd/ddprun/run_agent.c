@@ -422,6 +422,7 @@ static ddp_status open_run(struct plan *plan, const struct guard_agent *split, s
                                          .join_timeout_ms = plan->join_timeout_ms};
     link.ctx = run;
     plan->agent.guard = split;
+    plan->agent.told = plan->leash != NULL ? &plan->leash->told : NULL;
     ddp_status status =
         membership_init(&run->membership, &run->loop, &plan->agent, &member, &link, err);
     run->leash = plan->leash;

@@ -40,7 +40,9 @@ static void leave_for_signal(struct agent *agent, int sig, enum member_stop how)
     agent->cause = AGENT_CAUSE_SIGNAL;
     agent->signal = sig;
     agent->signal_ms = ddpi_now_ms(&ddpi_clock_monotonic);
-    snprintf(why, sizeof why, "the job was ended by %s", signame_of(sig, name));
+    const bool *told = agent->config->told;
+    const char *who = told != NULL && *told ? "its launcher, by " : "";
+    snprintf(why, sizeof why, "the job was ended by %s%s", who, signame_of(sig, name));
     agent->hooks.leave(agent->hooks.ctx, 128 + sig, why, how);
 }
 

@@ -185,6 +185,7 @@ class Failures(HostsCase):
         job = self.job('-H', 'a:1,hang:1', '--start-timeout=10s', 'sleep', '1000')  # in which the other one answers
         self.assertEqual(job.code, UNREACHABLE, job.err)
         self.assertIn("host 'hang' could not be started: no answer within 10.0 s", job.err)
+        self.assertNotIn('was ended by SIGTERM', job.err)  # nobody has sent it one
 
     def test_a_host_that_is_not_needed(self):
         job = self.start(*self.words('-H', 'a:1,bad:1', '--nnodes=1:2', '--no-prefix', 'sh', '-c',

@@ -41,6 +41,19 @@ START_TEST(a_signal_stops_the_job)
 }
 END_TEST
 
+START_TEST(a_signal_from_the_launcher_names_it)
+{
+    static const bool told = true;
+    agent_job_configure(2, two_that_stand);
+    job.config.told = &told;
+    agent_job_start();
+    looptest_run_until(&job.loop, both_stand, NULL);
+    kill(getpid(), SIGTERM);
+    agent_job_ends_with(128 + SIGTERM);
+    agent_job_says(1, "ddprun: the job was ended by its launcher, by SIGTERM");
+}
+END_TEST
+
 /* Slurm and systemd signal every process of a job, guard and agent included, and the guard forwards
  * its own: that counts once. */
 START_TEST(a_signal_that_arrives_twice_counts_once)
@@ -226,11 +239,12 @@ Suite *test_suite(void)
     Suite *suite = suite_create("agent_signals");
     TCase *tcase = tcase_create("agent_signals");
     tcase_add_checked_fixture(tcase, agent_job_prepare, agent_job_clean_up);
-    ADD_TESTS(tcase, a_signal_stops_the_job, a_signal_that_arrives_twice_counts_once,
-              a_repeated_signal_kills, a_forwarded_signal_reaches_every_worker,
-              an_ignored_signal_stays_ignored, an_ignored_child_signal_does_no_harm,
-              without_its_guard_the_job_ends, a_signal_stops_a_job_that_starts,
-              a_repeated_signal_kills_while_a_job_starts, all_succeed_however_slowly_they_start);
+    ADD_TESTS(tcase, a_signal_stops_the_job, a_signal_from_the_launcher_names_it,
+              a_signal_that_arrives_twice_counts_once, a_repeated_signal_kills,
+              a_forwarded_signal_reaches_every_worker, an_ignored_signal_stays_ignored,
+              an_ignored_child_signal_does_no_harm, without_its_guard_the_job_ends,
+              a_signal_stops_a_job_that_starts, a_repeated_signal_kills_while_a_job_starts,
+              all_succeed_however_slowly_they_start);
     suite_add_tcase(suite, tcase);
     return suite;
 }
