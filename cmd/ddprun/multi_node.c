@@ -17,6 +17,7 @@
 #include "exit_codes.h"
 #include "mem.h"
 #include "round_names.h"
+#include "store_trouble.h"
 #include "token_file.h"
 
 #include <errno.h>
@@ -70,8 +71,12 @@ static ddp_status give_token(struct multi_node *node, struct ddp_error *err)
             "nodes must authenticate to the store at %s with a token, and there is no HOME to keep "
             "one; name a file by --token-file, or give --no-auth",
             config->store);
+    bool had_one = access(config->token_file, F_OK) == 0;
     ddp_status status = config->token_named ? ddpi_token_read(config->token_file, &token, err)
                                             : ddpi_token_obtain(config->token_file, &token, err);
+    if (status == DDP_OK && !had_one && !config->is_loopback)
+        membership_note(node->membership, "token made in %s; copy it to every other node",
+                        config->token_file);
     if (status == DDP_OK)
         status = ddpi_server_set_token(node->server, &token, err);
     ddpi_wipe(&token, sizeof token);
@@ -257,34 +262,18 @@ static void on_contact(void *ctx, uint64_t sent_ms)
     membership_contact(node->membership, sent_ms);
 }
 
+/* A store that refuses this node says so next, and this node leaves. */
 static void on_lost(void *ctx, const char *why)
 {
     struct multi_node *node = ctx;
-    membership_lost(node->membership, why);
-}
-
-/* A client that fails to authenticate gets no more than this word (SECURITY.md). For a node that
- * has a token, the likely cause is that the tokens differ. */
-static bool is_another_token(const struct multi_node_config *config, const char *why)
-{
-    return config->token_file != NULL && strcmp(why, "denied") == 0;
+    if (ddpi_round_refusal(node->round) == DDP_OK)
+        membership_lost(node->membership, why);
 }
 
 static void refuse(struct multi_node *node, const char *why)
 {
-    char text[1024]; /* longer than a reason can be: it is cut */
-    const struct multi_node_config *config = node->config;
-    const char *file = config->token_file;
-    if (is_another_token(config, why))
-        snprintf(
-            text, sizeof text,
-            "the store at %s refuses this node: most likely its token differs from %s; copy the "
-            "file that 'ddpctl token show-path' names on the store's node over this one",
-            config->store, file);
-    else
-        snprintf(text, sizeof text,
-                 "the store at %s refuses this node (%.110s); this node's token is %s",
-                 config->store, why, file != NULL ? file : "none (--no-auth)");
+    char text[STORE_TROUBLE_TEXT];
+    store_trouble_refused(node->config, ddpi_round_refusal(node->round), why, text);
     membership_leave(node->membership, EXIT_REFUSED, text);
 }
 
@@ -326,7 +315,10 @@ static void ask_store_job(struct multi_node *node)
 
 static void tell_lost(struct multi_node *node, const char *why)
 {
-    membership_say(node->membership, "the store at %s: %s; trying again", node->config->store, why);
+    char text[STORE_TROUBLE_TEXT];
+    uint64_t patience_ms = node->reached ? 0 : node->membership->member.join_timeout_ms;
+    store_trouble_lost(node->config, patience_ms, why, text);
+    membership_say(node->membership, "%s", text);
     if (node->host_job[0] != '\0')
         membership_say(node->membership,
                        "that store was the one of job '%s', which may be over; start a ddprund for "
@@ -368,7 +360,7 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
     else if (!connected && !node->told)
         tell_lost(node, why);
     if (!connected)
-        membership_cut(node->membership);
+        membership_cut(node->membership, why);
     if (connected)
         stop_trying(node);
     else if (node->busy_host[0] != '\0')

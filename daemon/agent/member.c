@@ -231,9 +231,10 @@ void member_lost(struct member *member, const char *why, uint64_t now_ms)
         say_phase(member, DDP_ROUND_IDLE, member->says.generation);
 }
 
-void member_cut(struct member *member)
+void member_cut(struct member *member, const char *why)
 {
     member->lost_why[0] = '\0';
+    snprintf(member->cut_why, sizeof member->cut_why, "%s", why);
 }
 
 /* ---- from the workers ----------------------------------------------------------------------- */
@@ -375,8 +376,9 @@ static void give_up(struct member *member, uint64_t now_ms)
                  member->lost_why);
         enter_over(member, EXIT_TRY_AGAIN, why);
     } else if (!server_answers(member, now_ms)) {
-        snprintf(why, sizeof why, "the store could not be reached for %.0f s (--join-timeout)",
-                 seconds);
+        snprintf(why, sizeof why,
+                 "the store could not be reached for %.0f s (--join-timeout)%s%.180s", seconds,
+                 member->cut_why[0] != '\0' ? ": " : "", member->cut_why);
         enter_over(member, EXIT_UNREACHABLE, why);
     } else {
         snprintf(why, sizeof why, "no seat in the job after %.0f s (--join-timeout): %.160s",

@@ -83,6 +83,7 @@ struct member {
     bool heard;                         /* the server has answered at least once */
     bool seat_void;                     /* the server has dropped this node: ignore @seat */
     char lost_why[DDP_ROUND_TEXT_SIZE]; /* the server's last reason for that; "": none */
+    char cut_why[DDP_ROUND_TEXT_SIZE];  /* why there is no connection; "": not known */
     bool joined;                        /* it has published something */
     bool leaving;                       /* OVER follows ENDING, CHECKING or WAITING */
     bool killing;                       /* ENDING: already MEMBER_STOP_KILL */
@@ -107,7 +108,7 @@ void member_seat(struct member *member, const struct ddp_round_seat *seat, uint6
 void member_contact(struct member *member, uint64_t sent_ms, uint64_t now_ms);
 void member_lost(struct member *member, const char *why, uint64_t now_ms);
 /* The connection is lost: forget the server's last reason. */
-void member_cut(struct member *member);
+void member_cut(struct member *member, const char *why);
 
 /* Events from the workers: all run; one has failed (called again when its exit code is known); all
  * have exited with 0; none is left after stop(). */

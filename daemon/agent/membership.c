@@ -6,6 +6,7 @@
 #include "membership.h"
 
 #include "clock.h"
+#include "exit_codes.h"
 #include "guard.h"
 #include "worker_status.h"
 
@@ -145,9 +146,13 @@ static void say_over(struct membership *membership, int exit_code, const char *w
 {
     struct agent *agent = &membership->agent;
     const struct agent_config *config = agent->config;
-    bool told = strcmp(why, membership->reported) == 0;
+    const char *reported = membership->reported;
+    bool told = strncmp(why, reported, sizeof membership->reported - 1) == 0; /* it was cut */
     bool well = exit_code == 0 && agent->attempts > 0 && agent->cause == AGENT_CAUSE_NONE;
-    if (!told && !well && *why != '\0')
+    bool waited = exit_code == EXIT_UNREACHABLE || exit_code == EXIT_TRY_AGAIN;
+    if (!told && !well && *why != '\0' && waited && several_nodes(membership))
+        logmux_say(&agent->mux, "%s (job '%s' at %s)", why, config->run_id, config->store);
+    else if (!told && !well && *why != '\0')
         logmux_say(&agent->mux, "%s", why);
     if (agent->cause == AGENT_CAUSE_WORKER && config->max_restarts > 0 &&
         agent->seat.restarts == config->max_restarts)
@@ -343,13 +348,16 @@ void membership_lost(struct membership *membership, const char *why)
     update_deadline(membership);
 }
 
-void membership_cut(struct membership *membership)
+void membership_cut(struct membership *membership, const char *why)
 {
-    member_cut(&membership->member);
+    member_cut(&membership->member, why);
 }
 
 void membership_leave(struct membership *membership, int exit_code, const char *why)
 {
+    if (!membership->member.leaving && !ddpi_sm_final(&membership->member.sm))
+        logmux_say(&membership->agent.mux, "%s", why); /* the member cuts it */
+    snprintf(membership->reported, sizeof membership->reported, "%s", why);
     on_agent_leave(membership, exit_code, why, MEMBER_STOP_KILL);
 }
 

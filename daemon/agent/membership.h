@@ -54,9 +54,10 @@ void membership_start(struct membership *membership);
 void membership_seat(struct membership *membership, const struct ddp_round_seat *seat);
 void membership_contact(struct membership *membership, uint64_t sent_ms);
 void membership_lost(struct membership *membership, const char *why);
-void membership_cut(struct membership *membership);
+void membership_cut(struct membership *membership, const char *why);
 
-/* Leave with @exit_code because of @why, which is neither a worker's failure nor a signal. */
+/* Print @why and leave with @exit_code because of it, which is neither a worker's failure nor a
+ * signal. */
 void membership_leave(struct membership *membership, int exit_code, const char *why);
 
 /* Write one line to the console: always, or unless ddprun is to be quiet. */

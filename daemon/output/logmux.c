@@ -22,7 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { STDERR_CONSOLE = 1 };
+enum { STDERR_CONSOLE = 1, SAID_MAX = 8192 };
 
 static void on_stream_read(uv_stream_t *handle, ssize_t len, const uv_buf_t *buf);
 static void watch_unfinished(struct logmux *mux);
@@ -398,7 +398,7 @@ void logmux_print(struct logmux *mux, int console, const char *text, size_t len)
 
 static void say(struct logmux *mux, const char *format, va_list args)
 {
-    char line[1024] = "ddprun: ";
+    char line[SAID_MAX] = "ddprun: ";
     size_t prefix = strlen(line);
     vsnprintf(line + prefix, sizeof line - prefix - 1, format, args);
     ddpi_text_mask(line);

@@ -21,6 +21,10 @@ bool ddpi_store_uv_met(const ddp_store_uv *store, uint64_t *ret_number);
 ddp_store_uv *ddpi_round_store(const ddp_round *round);
 bool ddpi_round_met(const ddp_round *round, uint64_t *ret_number);
 
+/* Why the store refuses the connection; DDP_OK: it does not, or has not said so. */
+ddp_status ddpi_store_uv_refusal(const ddp_store_uv *store);
+ddp_status ddpi_round_refusal(const ddp_round *round);
+
 /* Vouch for the TCPStore clients of @job on this host, and for no others: an agent sends this with
  * its proof on each connection that follows. */
 void ddpi_store_uv_vouch_for(ddp_store_uv *store, const char *job);

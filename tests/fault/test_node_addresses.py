@@ -113,6 +113,8 @@ class Names(Meetings):
         for job in (first, second):
             self.assertEqual(job.out.count(f'MASTER_ADDR is {master}\n'), 2, job.out)
         self.assertNotIn(self.EVERYWHERE, second.err)
+        self.assertRegex(first.err, r'ddprun: token made in /[^\n]*/token; copy it to every other node\n')
+        self.assertNotIn('token made', second.err)
 
     def test_the_endpoint_is_the_name_of_a_node(self):
         self.meet('--nnodes=2', f'--rdzv-endpoint=host1:{PORT}')
@@ -196,7 +198,7 @@ class Names(Meetings):
         service = '10.99.0.77'
         second = self.node('host2', '--nnodes=2', f'--rdzv-endpoint={service}:{PORT}')
         second.read_until(f'no store answers at {service}:{PORT}, and this node cannot host it')
-        in_order(self, second.err, 'trying again', 'this node cannot host it',
+        in_order(self, second.err, f'waits for its store at {service}:{PORT}, at most 600 s', 'this node cannot host it',
                  f'--rdzv-endpoint=0.0.0.0:{PORT} --rdzv-conf=is_host=true --local-addr=HOST')
         self.wires.give_address('host1', service)
         first = self.node('host1', '--nnodes=2', f'--rdzv-endpoint=0.0.0.0:{PORT}', '--rdzv-conf=is_host=true',

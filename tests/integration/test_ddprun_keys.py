@@ -7,8 +7,10 @@ skipped where that may not be made. On loopback nobody is asked, unless a token 
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import unittest
 from pathlib import Path
 
@@ -100,6 +102,43 @@ class OnLoopback(DdprundCase):
         self.assertIn(f'{daemon.endpoints[0]} refuses this node', job.err)
         self.assertIn(f'{self.folder}/other', job.err)
 
+    def test_a_node_without_one_hears_where_it_is(self):
+        """In one sentence, however long the path."""
+        home = '/'.join([str(self.folder), *('x' * 200 for _ in range(4))])
+        daemon = self.serve('--auth=always', f'--token-file={self.named}')
+        self.addCleanup(self.stop, daemon)
+        job = self.lone_node(daemon.endpoints[0], '--rdzv-conf=is_host=0', XDG_CONFIG_HOME=home)
+        self.assertEqual(job.code, 77, job.err)
+        self.assertEqual(job.err, f'ddprun: nodes need a token for the store at {daemon.endpoints[0]}, and this one has '
+                                  "none: copy the file that 'ddpctl token show-path' names on the store's node to "
+                                  f'{home}/ddprun/token here\n')
+
+    def test_what_is_no_store_is_not_about_the_token(self):
+        """As a web server answers."""
+        with socket.create_server(('127.0.0.1', 0)) as server:
+            def answer():
+                client, _ = server.accept()
+                with client:
+                    client.recv(1)
+                    client.sendall(b'HTTP/1.1 400 Bad Request\r\n\r\n')
+            thread = threading.Thread(target=answer)
+            thread.start()
+            address = f'127.0.0.1:{server.getsockname()[1]}'
+            job = self.lone_node(address)
+            thread.join()
+        self.assertEqual((job.code, job.err), (77, f'ddprun: the program at {address} is no store that this ddprun can '
+                                                   'use: the server is not a ddprun store; give another '
+                                                   '--rdzv-endpoint, or another port to that program\n'))
+
+    def test_a_store_that_is_not_there(self):
+        store = f'127.0.0.1:{free_port()}'
+        job = self.lone_node(store, '--rdzv-conf=is_host=0', '--join-timeout=2s')
+        why = f'{store}: Connection refused'
+        self.assertEqual(job.code, 69, job.err)
+        self.assertRegex(job.err, rf"\Addprun: job 'train' waits for its store at {store}, at most 2 s \(--join-timeout\): "
+                                  rf"{why}\nddprun: the store could not be reached for \d+ s \(--join-timeout\): {why} "
+                                  rf"\(job 'train' at {store}\)\n\Z")
+
     def test_two_nodes_with_different_tokens(self):
         """Both say so, and which file to copy where; all else that the one without the token hears is "denied"."""
         store = f'127.0.0.1:{free_port()}'
@@ -110,7 +149,7 @@ class OnLoopback(DdprundCase):
         host.read_until('waiting for 1 more node')
         guest = self.start(*words, '--rdzv-conf=is_host=0', f'--token-file={other}', 'true')
         self.assertEqual(guest.wait(), 77, guest.err)
-        self.assertRegex(guest.err, rf"\n?ddprun: the store at {store} refuses this node: most likely its token differs "
+        self.assertRegex(guest.err, rf"\Addprun: the store at {store} refuses this node: most likely its token differs "
                                     rf"from {other}; copy [^\n]*'ddpctl token show-path'[^\n]*\n\Z")
         host.read_until('its token differs from that of this server')
         host.signal(signal.SIGTERM)

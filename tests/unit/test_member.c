@@ -322,10 +322,11 @@ START_TEST(refused_until_the_time_is_up)
 
     setup();
     member_lost(&member, "the store is full", 1200);
-    member_cut(&member); /* then the store became unreachable */
+    member_cut(&member, "node1: no route"); /* then the store became unreachable */
     member_tick(&member, member_deadline(&member));
     asked("idle0 over69 ");
     ck_assert_ptr_nonnull(strstr(over_why, "could not be reached"));
+    ck_assert_ptr_nonnull(strstr(over_why, "(--join-timeout): node1: no route"));
 
     setup();
     member_lost(&member, "the store is full", 1200);

@@ -257,6 +257,11 @@ ddp_store_uv *ddpi_round_store(const ddp_round *round)
     return round->store;
 }
 
+ddp_status ddpi_round_refusal(const ddp_round *round)
+{
+    return ddpi_store_uv_refusal(round->store);
+}
+
 bool ddpi_round_met(const ddp_round *round, uint64_t *ret_number)
 {
     return ddpi_store_uv_met(round->store, ret_number);

@@ -83,6 +83,11 @@ bool ddpi_store_uv_met(const ddp_store_uv *store, uint64_t *ret_number)
     return ddpi_client_met(&store->core, ret_number);
 }
 
+ddp_status ddpi_store_uv_refusal(const ddp_store_uv *store)
+{
+    return store->core.refused ? store->core.why.status : DDP_OK;
+}
+
 void ddpi_store_uv_vouch_for(ddp_store_uv *store, const char *job)
 {
     char *vouches_for = store->target.auth.vouches_for;
