@@ -7,18 +7,12 @@
  */
 #include "job_watch.h"
 
-#include "mem.h"
-#include "round_names.h"
-
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-enum { ASK_MS = 10000 };
-
 #define ASKED_FOR UINT64_MAX
 
-static void begin_reading(struct job_watch *watch);
 static void begin_watches(struct job_watch *watch);
 
 static uint64_t real_now_ms(void)
@@ -34,12 +28,6 @@ static bool submit(struct job_watch *watch, struct ddp_store_request request,
     request.size = sizeof request;
     return watch->store != NULL &&
            ddp_store_uv_submit(watch->store, &request, done, data, NULL, NULL) == DDP_OK;
-}
-
-/* Whether to ask again: the store was away. */
-static bool was_away(const struct ddp_store_result *result)
-{
-    return result->status == DDP_E_TIMEOUT || result->status == DDP_E_CLOSED;
 }
 
 /* ---- values ------------------------------------------------------------------------------------
@@ -61,90 +49,30 @@ static void take_value(struct job_watch *watch, struct job_view *view, const cha
     begin_watches(watch);
 }
 
-static void end_reading(struct job_watch *watch)
+static void on_reading(void *ctx)
 {
+    struct job_watch *watch = ctx;
+    job_view_finish(&watch->next);
+    job_view_init(&watch->next, watch->view.name);
+}
+
+static void on_read(void *ctx, const char *key, uint64_t version, const void *value, size_t len)
+{
+    struct job_watch *watch = ctx;
+    take_value(watch, &watch->next, key, version, value, len);
+}
+
+static void on_read_all(void *ctx)
+{
+    struct job_watch *watch = ctx;
     job_view_finish(&watch->view);
     watch->view = watch->next;
     watch->next = (struct job_view){.nnodes = 0};
-    watch->reading = 0;
-}
-
-/* A request for one key, whose result does not name it. */
-struct asked_key {
-    struct job_watch *watch;
-    uint64_t reading;
-    char key[];
-};
-
-static void on_value(void *data, const struct ddp_store_result *result)
-{
-    struct asked_key *asked = data;
-    struct job_watch *watch = asked->watch;
-    bool current = asked->reading == watch->reading && watch->store != NULL;
-    if (current && was_away(result)) {
-        begin_reading(watch);
-    } else if (current) {
-        bool last = --watch->asked == 0;
-        if (result->status == DDP_OK)
-            take_value(watch, &watch->next, asked->key, result->version, result->value,
-                       result->value_len);
-        if (last && asked->reading == watch->reading)
-            end_reading(watch);
-    }
-    ddpi_free(asked);
-}
-
-static void ask_value(struct job_watch *watch, const char *key)
-{
-    size_t size = strlen(key) + 1;
-    struct asked_key *asked = ddpi_calloc(1, sizeof *asked + size);
-    if (asked == NULL)
-        return;
-    asked->watch = watch;
-    asked->reading = watch->reading;
-    memcpy(asked->key, key, size);
-    const struct ddp_store_request request = {
-        .op = DDP_STORE_OP_TRY_GET, .timeout_ms = ASK_MS, .key = key};
-    if (submit(watch, request, on_value, asked))
-        watch->asked++;
-    else
-        ddpi_free(asked);
-}
-
-static void ask_state(struct job_watch *watch)
-{
-    char key[sizeof watch->prefix + sizeof "state"];
-    snprintf(key, sizeof key, "%sstate", watch->prefix);
-    ask_value(watch, key);
-}
-
-static void on_listed(void *data, const struct ddp_store_result *result)
-{
-    struct job_watch *watch = data;
-    if (watch->store == NULL || watch->reading == 0)
-        return;
-    if (was_away(result)) {
-        begin_reading(watch);
-        return;
-    }
-    for (size_t i = 0; result->status == DDP_OK && i < result->count; i++)
-        ask_value(watch, result->keys[i]);
-    if (watch->asked == 0) /* there is no job */
-        end_reading(watch);
 }
 
 static void begin_reading(struct job_watch *watch)
 {
-    const struct ddp_store_request list = {
-        .op = DDP_STORE_OP_LIST, .timeout_ms = ASK_MS, .key = watch->prefix};
-    job_view_finish(&watch->next);
-    job_view_init(&watch->next, watch->view.name);
-    watch->reading = ++watch->readings;
-    watch->asked = 0;
-    if (watch->with_nodes)
-        (void)!submit(watch, list, on_listed, watch);
-    else
-        ask_state(watch);
+    job_keys_read(&watch->keys, !watch->with_nodes);
 }
 
 /* ---- watches -----------------------------------------------------------------------------------
@@ -185,13 +113,13 @@ static void on_state_watched(void *data, const struct ddp_store_result *result)
 /* Those that are missing begin, each with a reading; one that is not wanted ends. */
 static void begin_watches(struct job_watch *watch)
 {
-    char key[sizeof watch->prefix + sizeof "state"];
-    snprintf(key, sizeof key, "%sstate", watch->prefix);
+    char key[sizeof watch->keys.prefix + sizeof "state"];
+    snprintf(key, sizeof key, "%sstate", watch->keys.prefix);
     struct ddp_store_request request = {
         .op = DDP_STORE_OP_WATCH, .timeout_ms = DDP_STORE_FOREVER, .key = key};
     if (watch->of_state == 0 && submit(watch, request, on_state_watched, watch))
         watch->of_state = ASKED_FOR;
-    request.key = watch->prefix;
+    request.key = watch->keys.prefix;
     request.flags = DDP_STORE_WATCH_PREFIX;
     if (!watch->with_nodes)
         end_watch(watch, &watch->of_nodes);
@@ -205,7 +133,7 @@ static void take_event(struct job_watch *watch, const struct ddp_store_event *ev
     bool set = event->kind == DDP_STORE_EVENT_SET;
     const void *value = set ? event->value : NULL;
     size_t len = set ? event->value_len : 0;
-    if (watch->reading != 0)
+    if (watch->keys.reading != 0)
         (void)!job_view_take(&watch->next, event->key, event->version, value, len);
     take_value(watch, &watch->view, event->key, event->version, value, len);
     if (!set)
@@ -242,8 +170,10 @@ ddp_status job_watch_open(struct job_watch *watch, uv_loop_t *loop,
         .size = sizeof hooks, .data = watch, .event = on_job_event};
     job_view_finish(&watch->view);
     job_view_init(&watch->view, job);
-    snprintf(watch->prefix, sizeof watch->prefix, DDPI_ROUND_PREFIX "%s/", job);
+    job_keys_init(&watch->keys, job,
+                  &(struct job_keys_hooks){watch, on_reading, on_read, on_read_all});
     ddp_status status = ddp_store_uv_open(loop, options, &hooks, &watch->store, err);
+    watch->keys.store = watch->store;
     if (status == DDP_OK)
         begin_watches(watch);
     return status;
@@ -263,7 +193,7 @@ void job_watch_close(struct job_watch *watch, void (*closed)(void *ctx), void *c
     ddp_store_uv *store = watch->store;
     watch->closed = closed;
     watch->ctx = ctx;
-    watch->store = NULL;
+    watch->store = watch->keys.store = NULL;
     if (store != NULL)
         ddp_store_uv_close(store, on_watch_closed, watch);
     else

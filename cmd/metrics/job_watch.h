@@ -9,6 +9,7 @@
 #define CMD_JOB_WATCH_H
 
 #include "job_history.h"
+#include "job_keys.h"
 #include "job_view.h"
 
 #include <ddprun/store_uv.h>
@@ -20,14 +21,11 @@ struct job_watch {
     ddp_store_uv *store; /* NULL: not open */
     struct job_view view;
     struct job_history history;
-    char prefix[sizeof "round//" + DDPI_JOB_MAX];
     uint64_t of_state, of_nodes; /* the watches; 0: none, UINT64_MAX: asked for */
     bool with_nodes;             /* wanted */
-    /* A reading of all keys, after which @next takes the place of the view. */
+    /* A reading of the keys, after which @next takes the place of the view. */
+    struct job_keys keys;
     struct job_view next;
-    uint64_t reading; /* its number; 0: none is under way */
-    uint64_t readings;
-    size_t asked; /* values that have not come yet */
     void (*closed)(void *ctx);
     void *ctx;
 };
