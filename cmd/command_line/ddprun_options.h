@@ -99,6 +99,7 @@ struct ddprun_options {
     bool pty;
     bool no_pty;
     bool virtual_local_rank;
+    bool tf_config;
     enum binding_mode numa_binding;
     enum signal_scope signal_scope;
     uint32_t start_method; /* accepted: nothing depends on it */

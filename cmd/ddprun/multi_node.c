@@ -250,10 +250,31 @@ static void on_long_wait(uv_timer_t *timer)
 
 /* ---- messages of the store ------------------------------------------------------------------- */
 
+static void on_cluster(void *ctx, const struct ddp_round_seat *seat, const char *why)
+{
+    struct multi_node *node = ctx;
+    if (why == NULL)
+        membership_seat(node->membership, seat);
+    else
+        membership_leave(node->membership, EXIT_CONFIG, why);
+}
+
+static void stop_cluster(struct multi_node *node)
+{
+    if (node->cluster != NULL)
+        tf_cluster_stop(node->cluster);
+}
+
 static void on_seat(void *ctx, const struct ddp_round_seat *seat)
 {
     struct multi_node *node = ctx;
-    membership_seat(node->membership, seat);
+    bool known = node->cluster == NULL || seat->order != DDP_ROUND_RUN ||
+                 seat->generation == node->membership->member.seat.generation;
+    stop_cluster(node);
+    if (known)
+        membership_seat(node->membership, seat);
+    else
+        tf_cluster_read(node->cluster, seat);
 }
 
 static void on_contact(void *ctx, uint64_t sent_ms)
@@ -266,6 +287,7 @@ static void on_contact(void *ctx, uint64_t sent_ms)
 static void on_lost(void *ctx, const char *why)
 {
     struct multi_node *node = ctx;
+    stop_cluster(node);
     if (ddpi_round_refusal(node->round) == DDP_OK)
         membership_lost(node->membership, why);
 }
@@ -397,8 +419,12 @@ static ddp_status join(struct multi_node *node, struct ddp_error *err)
                                           .state = on_state};
     if (!config->is_launched)
         uv_timer_start(&node->long_wait, on_long_wait, LONG_WAIT_MS, 0);
-    return ddp_round_join(node->loop, &options, config->job, config->lease_ms, &hooks, &node->round,
-                          err);
+    ddp_status status = ddp_round_join(node->loop, &options, config->job, config->lease_ms, &hooks,
+                                       &node->round, err);
+    if (status == DDP_OK && node->cluster != NULL)
+        tf_cluster_open(node->cluster, ddpi_round_store(node->round), config->job, on_cluster,
+                        node);
+    return status;
 }
 
 /* A look-up cannot be interrupted: one that is no longer wanted goes on by itself. */
@@ -501,6 +527,7 @@ void multi_node_leave(struct multi_node *node)
     give_up_lookup(node);
     stop_trying(node);
     uv_timer_stop(&node->long_wait);
+    stop_cluster(node);
     if (node->round != NULL)
         ddp_round_leave(node->round, node->connected ? LEAVE_MS : 0, on_left, node);
     else

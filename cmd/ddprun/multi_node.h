@@ -12,6 +12,7 @@
 #include "parse.h"
 #include "server.h"
 #include "store_address.h"
+#include "tf_cluster.h"
 #include "worker_keys.h"
 
 #include <ddprun/round.h>
@@ -41,6 +42,7 @@ struct multi_node {
     const struct multi_node_config *config;
     struct membership *membership;
     const struct guard_agent *guard; /* NULL: there is none */
+    struct tf_cluster *cluster;      /* workers start when it is known; NULL: it is not wanted */
     uv_loop_t *loop;
     struct multi_node_lookup *lookup; /* of the endpoint's addresses; NULL: finished */
     ddp_round *round;                 /* NULL before and after */

@@ -418,6 +418,7 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->signal_scope = options->signal_scope;
     agent->gpu_memory_timeout_ms = options->gpu_memory_timeout_ms;
     agent->virtual_local_rank = options->virtual_local_rank;
+    plan->says.ports = options->tf_config ? options->nproc_per_node : 0;
     agent->tls = options->tls;
     agent->tls_ranks = options->tls_ranks;
     agent->timeline = options->timeline;

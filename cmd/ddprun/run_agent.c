@@ -23,6 +23,7 @@
 #include "single_node.h"
 #include "token_file.h"
 #include "worker_env.h"
+#include "worker_ports.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -62,6 +63,8 @@ struct run {
     char prefix[sizeof "job//" + DDPI_JOB_MAX]; /* of the job's keys there, for ddpctl dump */
     struct leash *leash;                        /* NULL: there is none */
     struct master_port master;                  /* not reserved if the store is the master */
+    struct worker_ports ports;
+    struct tf_cluster cluster; /* for --tf-config */
     int exit_code;
 };
 
@@ -89,6 +92,23 @@ static ddp_status reserve_port(struct plan *plan, struct run *run, struct ddp_er
     if (status != DDP_OK && meeting->master_flag != NULL)
         return ddpi_error_wrap(err, status, "%s", meeting->master_flag);
     return status;
+}
+
+/* The node chooses other ports for its workers before each generation. */
+static void renew_ports(struct run *run)
+{
+    struct ddp_round_member *says = &run->membership.member.says;
+    if (says->phase != DDP_ROUND_IDLE)
+        return;
+    worker_ports_renew(&run->ports, says->generation);
+    says->first_port = run->ports.first;
+}
+
+static void plan_ports(struct plan *plan, struct run *run)
+{
+    bool wants_cluster = plan->says.ports > 0;
+    worker_ports_init(&run->ports, wants_cluster ? plan->says.ports : 1);
+    plan->agent.tf_cluster = wants_cluster ? &run->cluster.text : NULL;
 }
 
 static void serve_horovod(const struct plan *plan, struct run *run,
@@ -121,6 +141,9 @@ static ddp_status on_single_begin(void *ctx, uint64_t generation, struct ddp_rou
     ddpi_server_detach(run->server, prefix);
     worker_env_store_prefix(prefix, sizeof prefix, "", generation);
     ddpi_server_detach(run->server, prefix);
+    const struct ddp_round_member *says = &run->membership.member.says;
+    if (status == DDP_OK && says->ports > 0)
+        status = tf_cluster_make(&run->cluster, &says, 1, err);
     return status;
 }
 
@@ -227,6 +250,7 @@ static ddp_status open_single(const struct plan *plan, const struct guard_agent 
 static void publish_single(void *ctx, const struct ddp_round_member *says)
 {
     struct run *run = ctx;
+    renew_ports(run);
     single_node_publish(&run->single, says);
 }
 
@@ -308,6 +332,7 @@ static ddp_status open_multi(const struct plan *plan, const struct guard_agent *
     metrics_server_open(&run->metrics, &run->loop, &plan->metrics, &run->pmi.options,
                         plan->multi.job, &run->membership);
     serve_horovod(plan, run, &run->pmi.options);
+    run->multi.cluster = plan->says.ports > 0 ? &run->cluster : NULL;
     run->multi.met = on_met;
     run->multi.ctx = run;
     return multi_node_open(&run->multi, &run->loop, &plan->multi, &run->membership, split, err);
@@ -321,6 +346,7 @@ static void publish_multi(void *ctx, const struct ddp_round_member *says)
         master_port_renew(&run->master);
         run->membership.member.says.master_port = run->master.number;
     }
+    renew_ports(run);
     multi_node_publish(&run->multi, says);
 }
 
@@ -442,6 +468,7 @@ static int run_loop(struct plan *plan, const struct guard_agent *split, struct r
     struct ddp_error err;
     run->ops = plan->several ? &multi_ops : &single_ops;
     plan->agent.horovod = &run->horovod.place;
+    plan_ports(plan, run);
     if (run->ops->prepare(plan, run, &err) != DDP_OK) {
         await_handles(&run->loop);
         return exit_with(&err);
@@ -475,6 +502,8 @@ int run_agent(struct plan *plan, const struct guard_agent *split, bool *ret_wait
     master_port_init(&run->master);
     int code = run_loop(plan, split, run);
     master_port_close(&run->master);
+    worker_ports_close(&run->ports);
+    tf_cluster_finish(&run->cluster);
     bool resolving = uv_loop_close(&run->loop) != 0;
     const struct agent *agent = &run->membership.agent;
     bool starting =

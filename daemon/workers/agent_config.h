@@ -109,7 +109,11 @@ struct agent_config {
     const char *pmix_server; /* program of pmix_host.h; NULL: not installed */
     bool serves_pmi;         /* to MPI programs of MPICH's family */
     bool serves_pmix;        /* to those of Open MPI */
-    const struct agent_horovod *horovod; /* read when a worker starts; NULL: none */
+    /* Both are read when a worker starts. */
+    const struct agent_horovod *horovod; /* NULL: none */
+    /* What follows the task in TF_CONFIG, as JSON without its first brace; NULL: workers do not get
+     * that variable. */
+    char *const *tf_cluster;
 };
 
 #endif

@@ -21,12 +21,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { VALUE_MAX = 128 }; /* a number, or the name of a device */
+enum { VALUE_MAX = DDPI_HOST_MAX + 16 }; /* a number, the name of a device, a host and its port */
 
 /* Either a number or a text. NULL text: we do not set the variable; an inherited one stays, unless
  * @gone removes it. */
 struct value {
     const char *text;
+    const char *more; /* behind @text; NULL: nothing */
     bool gone;
     char number[VALUE_MAX];
 };
@@ -348,6 +349,38 @@ static void horovod_interface(const struct worker_place *p, struct value *out)
         out->text = p->config->horovod->interface;
 }
 
+/* JAX's names. jax.distributed.initialize() reads the first two, programs the others. What a
+ * surrounding job has said of its coordinator means nothing here. */
+static void jax_coordinator(const struct worker_place *p, struct value *out)
+{
+    struct ddpi_endpoint at = {.port = p->seat->coordinator_port};
+    out->gone = at.port == 0;
+    if (out->gone)
+        return;
+    snprintf(at.host, sizeof at.host, "%s", p->seat->coordinator_address);
+    ddpi_endpoint_text(&at, out->number, sizeof out->number);
+    out->text = out->number;
+}
+
+/* JAX's coordinator asks for no proof, and listens on all addresses unless it is told where to. */
+static void jax_bind(const struct worker_place *p, struct value *out)
+{
+    if (ddpi_host_is_loopback(p->seat->coordinator_address) &&
+        lookup(p, "JAX_COORDINATOR_BIND_ADDRESS") == NULL)
+        jax_coordinator(p, out);
+}
+
+static void tf_config(const struct worker_place *p, struct value *out)
+{
+    if (p->config->tf_cluster == NULL)
+        return;
+    snprintf(out->number, sizeof out->number,
+             "{\"task\":{\"type\":\"worker\",\"index\":%" PRIu32 "},",
+             worker_rank(p->seat, p->local_rank));
+    out->text = out->number;
+    out->more = *p->config->tf_cluster;
+}
+
 /* A worker without a device of its own would use another worker's. */
 static ddp_status check_devices(const struct worker_place *p, struct ddp_error *err)
 {
@@ -441,6 +474,11 @@ static const struct {
     {"HOROVOD_GLOO_RENDEZVOUS_ADDR", horovod_address, OWN},
     {"HOROVOD_GLOO_RENDEZVOUS_PORT", horovod_port, OWN},
     {"HOROVOD_GLOO_IFACE", horovod_interface, OWN},
+    {"JAX_COORDINATOR_ADDRESS", jax_coordinator, OWN},
+    {"JAX_COORDINATOR_BIND_ADDRESS", jax_bind, OWN},
+    {"JAX_NUM_PROCESSES", world_size, OWN},
+    {"JAX_PROCESS_ID", rank, OWN},
+    {"TF_CONFIG", tf_config, OWN},
 };
 
 enum { VARIABLES = sizeof variables / sizeof *variables };
@@ -455,6 +493,11 @@ static bool is_replaced(const char *entry, const struct value values[VARIABLES])
     return false;
 }
 
+static const char *more_of(const struct value *value)
+{
+    return value->more != NULL ? value->more : "";
+}
+
 /* One allocation holds the array and, after it, the text of our own entries. */
 static ddp_status make_envp(char *const *inherited, const struct value values[VARIABLES],
                             char ***ret_envp, struct ddp_error *err)
@@ -462,7 +505,8 @@ static ddp_status make_envp(char *const *inherited, const struct value values[VA
     size_t entries = VARIABLES + 1, text_len = 0, used = 0;
     for (size_t i = 0; i < VARIABLES; i++)
         if (values[i].text != NULL)
-            text_len += strlen(variables[i].name) + strlen(values[i].text) + 2;
+            text_len += strlen(variables[i].name) + strlen(values[i].text) +
+                        strlen(more_of(&values[i])) + 2;
     for (char *const *entry = inherited; *entry != NULL; entry++)
         entries++;
     size_t bytes = entries * sizeof(char *) + text_len;
@@ -478,8 +522,8 @@ static ddp_status make_envp(char *const *inherited, const struct value values[VA
         if (values[i].text == NULL)
             continue;
         envp[used++] = text;
-        size_t len =
-            1 + (size_t)snprintf(text, text_len, "%s=%s", variables[i].name, values[i].text);
+        size_t len = 1 + (size_t)snprintf(text, text_len, "%s=%s%s", variables[i].name,
+                                          values[i].text, more_of(&values[i]));
         text += len;
         text_len -= len;
     }

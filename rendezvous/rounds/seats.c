@@ -140,7 +140,8 @@ static ddp_status count_ranks(const struct ddpi_rounds *rounds, uint32_t nodes, 
     return DDP_OK;
 }
 
-/* Where the workers meet: at a port of the first node, if it has one, or at the store. */
+/* Where the workers meet: at a port of the first node, if it has one, or at the store. And where
+ * its first worker may listen in either case. */
 static ddp_status find_master(const struct ddpi_rounds *rounds, uint64_t generation,
                               struct ddp_round_seat *seat, struct ddp_error *err)
 {
@@ -151,6 +152,10 @@ static ddp_status find_master(const struct ddpi_rounds *rounds, uint64_t generat
     if (first->master_port != 0) {
         ddpi_rounds_say(seat->master_address, "%s", first->address);
         seat->master_port = first->master_port;
+    }
+    if (first->first_port != 0) {
+        ddpi_rounds_say(seat->coordinator_address, "%s", first->address);
+        seat->coordinator_port = first->first_port;
     }
     return DDP_OK;
 }

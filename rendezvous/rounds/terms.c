@@ -97,7 +97,9 @@ void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_sea
     to->pausing = from->pausing;
     to->check = from->check;
     to->master_port = from->master_port;
+    to->coordinator_port = from->coordinator_port;
     ddpi_rounds_say(to->master_address, "%s", from->master_address);
+    ddpi_rounds_say(to->coordinator_address, "%s", from->coordinator_address);
     ddpi_rounds_say(to->text, "%s", from->text);
     ddpi_rounds_say(to->notice, "%s", from->notice);
 }

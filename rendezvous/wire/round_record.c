@@ -109,6 +109,8 @@ static const struct field member_fields[] = {
     NEWER_NUMBER_OF(MEMBER, "quarantine", terms.quarantine, UINT32_MAX),
     NEWER_TEXT_OF(MEMBER, "command", command),
     NEWER_WORD_OF(MEMBER, "failure_program", failure.broken_program, no_yes),
+    NEWER_NUMBER_OF(MEMBER, "first_port", first_port, UINT16_MAX),
+    NEWER_NUMBER_OF(MEMBER, "ports", ports, NPROC_MAX),
 };
 
 static const struct field seat_fields[] = {
@@ -132,6 +134,8 @@ static const struct field seat_fields[] = {
     NEWER_NUMBER_OF(SEAT, "check", check, UINT32_MAX),
     NEWER_WORD_OF(SEAT, "pausing", pausing, no_yes),
     NEWER_TEXT_OF(SEAT, "notice", notice),
+    NEWER_TEXT_OF(SEAT, "coordinator_address", coordinator_address),
+    NEWER_NUMBER_OF(SEAT, "coordinator_port", coordinator_port, UINT16_MAX),
 };
 
 static const struct field summary_fields[] = {

@@ -2,7 +2,10 @@
 """test_ddprun_environment.py - what a worker inherits: variables, ports, and a clean state."""
 
 import contextlib
+import json
 import os
+import re
+import signal
 import socket
 import sys
 import unittest
@@ -89,7 +92,8 @@ class Variables(DdprunCase):
             'JSM_JSRUN_PORT',
             'HOROVOD_RANK', 'HOROVOD_SIZE', 'HOROVOD_LOCAL_RANK', 'HOROVOD_LOCAL_SIZE', 'HOROVOD_CROSS_RANK',
             'HOROVOD_CROSS_SIZE', 'HOROVOD_HOSTNAME', 'HOROVOD_CONTROLLER', 'HOROVOD_CPU_OPERATIONS',
-            'HOROVOD_GLOO_RENDEZVOUS_ADDR', 'HOROVOD_GLOO_RENDEZVOUS_PORT', 'HOROVOD_GLOO_IFACE'})
+            'HOROVOD_GLOO_RENDEZVOUS_ADDR', 'HOROVOD_GLOO_RENDEZVOUS_PORT', 'HOROVOD_GLOO_IFACE',
+            'JAX_COORDINATOR_ADDRESS', 'JAX_COORDINATOR_BIND_ADDRESS', 'JAX_NUM_PROCESSES', 'JAX_PROCESS_ID'})
         for name, value in before.items():
             if name not in SHELL_MADE:
                 self.assertEqual(env.get(name), value, name)
@@ -100,6 +104,59 @@ class Variables(DdprunCase):
         self.assertEqual((env['RANK'], env['WORLD_SIZE']), ('0', '1'))
         self.assertNotEqual(env['MASTER_PORT'], '1')
         self.assertRegex(env['TORCHELASTIC_RUN_ID'], rf'\A{UUID}\Z')
+
+    def two_nodes(self, *words, script=PRINT_ENV):
+        """Of one worker and of two."""
+        endpoint = f'127.0.0.1:{free_port()}'
+        jobs = [self.start('--nnodes=2', f'--node-rank={node}', f'--nproc-per-node={node + 1}', '--lease=10m',
+                           f'--rdzv-endpoint={endpoint}', '--rdzv-id=two', '--no-prefix', *words,
+                           'sh', '-c', script) for node in range(2)]
+        for job in jobs:
+            self.assertEqual(job.wait(), 0, job.err)
+        return jobs
+
+    def test_jax_has_a_coordinator_at_a_free_port(self):
+        """Of rank 0's node, where its store does not listen."""
+        found = {}
+        for job in self.two_nodes():
+            found.update(environments(job))
+        address, = {env['JAX_COORDINATOR_ADDRESS'] for env in found.values()}
+        self.assertNotIn(address.split(':')[1], {found[0]['MASTER_PORT'], found[0]['DDPRUN_STORE'].split(':')[1]})
+        with socket.create_server(('127.0.0.1', int(address.split(':')[1]))):
+            pass
+        self.assertEqual([(env['JAX_NUM_PROCESSES'], env['JAX_PROCESS_ID']) for _, env in sorted(found.items())],
+                         [('3', str(rank)) for rank in range(3)])
+        self.assertNotIn('TF_CONFIG', found[0])
+
+    def test_tensorflow_has_an_address_of_each_rank(self):
+        script = PRINT_ENV + '; [ $RANK != 2 ] || exit $((1 - TORCHELASTIC_RESTART_COUNT))'
+        attempts = {}
+        for job in self.two_nodes('--tf-config', '--max-restarts=1', script=script):
+            for rank, text in re.findall(r'(?m)^(\d)\|TF_CONFIG=(.*)', job.out):
+                config = json.loads(text)
+                self.assertEqual(config['task'], {'type': 'worker', 'index': int(rank)})
+                attempts.setdefault(tuple(config['cluster']['worker']), []).append(int(rank))
+        self.assertEqual(sorted(map(sorted, attempts.values())), [[0, 1, 2], [0, 1, 2]])
+        for addresses in attempts:
+            self.assertEqual(len(set(addresses)), 3)
+
+    def test_tensorflow_on_one_node_after_a_restart(self):
+        job = self.run_job('--tf-config', '--nproc-per-node=2', '--max-restarts=1', '--no-prefix', 'sh', '-c',
+                           PRINT_ENV + '; exit $((1 - TORCHELASTIC_RESTART_COUNT))')
+        self.assertEqual(job.code, 0, job.err)
+        clusters = [json.loads(text)['cluster']['worker'] for text in re.findall(r'TF_CONFIG=(.*)', job.out)]
+        self.assertEqual({len(set(cluster)) for cluster in clusters}, {2})
+
+    def test_tensorflow_on_some_nodes_only(self):
+        endpoint = f'127.0.0.1:{free_port()}'
+        without, given = [self.start('--nnodes=2', f'--node-rank={node}', f'--rdzv-conf=is_host={1 - node}', '--lease=10m',
+                                     f'--rdzv-endpoint={endpoint}', '--rdzv-id=two', *words, 'sleep', 'infinity')
+                          for node, words in enumerate([[], ['--tf-config']])]
+        self.assertEqual(given.wait(), 78, given.err)
+        self.assertIn('runs without --tf-config, so it is not known where its workers listen; give the option on all nodes',
+                      given.err)
+        without.signal(signal.SIGTERM)
+        without.wait()
 
     def test_processors_of_workers(self):
         usable = os.sched_getaffinity(0)

@@ -230,13 +230,14 @@ class TwoNetworks(Wires):
 
 
 class DebianNames(Wires):
-    """/etc/hosts as Debian's installer leaves it, and the other nodes: the own name of each is 127.0.1.1."""
+    """/etc/hosts as Debian's installer leaves it, and the other nodes: the own name of each is 127.0.1.1; or, with @own
+    None, its address, as where names come from a server."""
 
-    def __init__(self, nodes, folder):
+    def __init__(self, nodes, folder, own='127.0.1.1'):
         super().__init__(nodes)
         for node in nodes:
             self._ip('-n', self._name(node), 'route', 'add', 'default', 'via', '10.99.0.254')
-            names = [f'{"127.0.1.1" if name == node else self.address_of(name)} {name}' for name in nodes]
+            names = [f'{own if own and name == node else self.address_of(name)} {name}' for name in nodes]
             (folder / node).write_text('\n'.join(['127.0.0.1 localhost alias', *names, '']))
         self.folder = folder
 

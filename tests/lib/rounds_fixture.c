@@ -108,11 +108,14 @@ void rounds_join(struct rounds_fixture *fixture, unsigned id, const char *name)
 {
     struct ddp_round_member *says = &fixture->says[id];
     int32_t node_rank = says->node_rank != 0 ? says->node_rank : -1; /* set by the test, or any */
-    uint16_t master_port = says->master_port;
+    uint16_t master_port = says->master_port, first_port = says->first_port;
     memset(says, 0, sizeof *says);
     memset(&fixture->seat[id], 0, sizeof fixture->seat[id]);
-    *says = (struct ddp_round_member){
-        .nproc = 2, .node_rank = node_rank, .master_port = master_port, .terms = fixture->terms};
+    *says = (struct ddp_round_member){.nproc = 2,
+                                      .node_rank = node_rank,
+                                      .master_port = master_port,
+                                      .first_port = first_port,
+                                      .terms = fixture->terms};
     memcpy(says->role, fixture->role, sizeof says->role);
     memcpy(says->command, fixture->command, sizeof says->command);
     (void)snprintf(says->name, sizeof says->name, "%s", name);

@@ -39,7 +39,9 @@ static const struct ddp_round_member a_member = {
     .sick = "node check failed (exit code 3): no GPU",
     .checking = true,
     .checks = 4,
-    .command = "train.py --lr 0.1"};
+    .command = "train.py --lr 0.1",
+    .first_port = 40001,
+    .ports = 8};
 
 static const struct ddp_round_seat a_seat = {.order = DDP_ROUND_STOP,
                                              .generation = INT64_MAX,
@@ -60,7 +62,9 @@ static const struct ddp_round_seat a_seat = {.order = DDP_ROUND_STOP,
                                              .left_out = true,
                                              .check = 5,
                                              .pausing = true,
-                                             .notice = "node b was refused"};
+                                             .notice = "node b was refused",
+                                             .coordinator_address = "fe80::2",
+                                             .coordinator_port = 65534};
 
 static const struct ddpi_rounds_summary a_summary = {.state = ROUNDS_STOPPING,
                                                      .generation = 9,
@@ -180,6 +184,7 @@ START_TEST(each_field_has_its_place)
     ck_assert_str_eq(got.sick, a_member.sick);
     ck_assert_str_eq(got.command, a_member.command);
     ck_assert(got.checking && got.checks == 4);
+    ck_assert(got.first_port == 40001 && got.ports == 8);
     free(text);
     text = written(1);
     struct ddp_round_seat seat;
@@ -195,6 +200,8 @@ START_TEST(each_field_has_its_place)
     ck_assert_uint_eq(seat.most_workers, 7);
     ck_assert(seat.left_out && seat.check == 5 && seat.pausing);
     ck_assert_str_eq(seat.notice, "node b was refused");
+    ck_assert_str_eq(seat.coordinator_address, "fe80::2");
+    ck_assert_uint_eq(seat.coordinator_port, 65534);
     free(text);
     text = written(2);
     struct ddpi_rounds_summary sum;

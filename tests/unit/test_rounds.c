@@ -127,6 +127,20 @@ START_TEST(the_first_node_may_be_the_master)
 }
 END_TEST
 
+/* Also where they meet at the store. */
+START_TEST(the_first_node_says_where_a_coordinator_may_listen)
+{
+    at.says[0].first_port = 40000;
+    at.says[1].first_port = 40001;
+    rounds_run(&at, 2, (const char *const[]){"b", "a"});
+    for (unsigned id = 0; id < 2; id++) {
+        ck_assert_str_eq(at.seat[id].master_address, "");
+        ck_assert_str_eq(at.seat[id].coordinator_address, "10.0.0.1");
+        ck_assert_uint_eq(at.seat[id].coordinator_port, 40001);
+    }
+}
+END_TEST
+
 START_TEST(whoever_is_too_many_is_a_spare)
 {
     rounds_run(&at, 3, abc);
@@ -407,7 +421,8 @@ Suite *test_suite(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     ADD_TESTS(tcase, the_table_is_valid, names_sort_as_people_do,
               as_many_as_can_be_are_seated_at_once, the_time_to_settle_counts_from_the_minimum,
-              ranks_are_stable, the_first_node_may_be_the_master, whoever_is_too_many_is_a_spare,
+              ranks_are_stable, the_first_node_may_be_the_master,
+              the_first_node_says_where_a_coordinator_may_listen, whoever_is_too_many_is_a_spare,
               nothing_begins_while_anything_runs, a_generation_that_cannot_begin_ends_the_job,
               too_many_workers_are_refused, texts_of_those_who_wait_are_told_once_a_second,
               all_done_ends_the_job_well, only_the_current_generation_is_quiet,

@@ -43,6 +43,8 @@ static struct ddp_round_seat seat = {
     .restarts = 1,
     .master_address = "2001:db8::1",
     .master_port = 65535,
+    .coordinator_address = "2001:db8::2",
+    .coordinator_port = 40001,
 };
 
 static struct worker_place place = {
@@ -138,6 +140,9 @@ static const struct {
     {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1"},
     {"HOROVOD_GLOO_RENDEZVOUS_PORT", "40123"},
     {"HOROVOD_GLOO_IFACE", "eth1"},
+    {"JAX_COORDINATOR_ADDRESS", "[2001:db8::2]:40001"},
+    {"JAX_NUM_PROCESSES", "24"},
+    {"JAX_PROCESS_ID", "9"},
 };
 
 enum { EXPECTED = sizeof expected / sizeof *expected };
@@ -289,6 +294,50 @@ START_TEST(the_rendezvous_of_an_outer_job_is_taken_away)
         ck_assert_ptr_null(value(envp, "HOROVOD_GLOO_IFACE"));
         worker_env_free(envp);
     }
+}
+END_TEST
+
+/* On loopback it listens there alone. A server that tells of none leaves nothing of an outer job.
+ */
+START_TEST(jax_has_a_coordinator)
+{
+    static const char *const outer[] = {"JAX_COORDINATOR_ADDRESS=outer:1", "JAX_PLATFORMS=cpu",
+                                        NULL};
+    static const char *const chosen[] = {"JAX_COORDINATOR_BIND_ADDRESS=[::]:7", NULL};
+    snprintf(seat.coordinator_address, sizeof seat.coordinator_address, "127.0.0.1");
+    char **envp = env_of(outer);
+    ck_assert_str_eq(value(envp, "JAX_COORDINATOR_ADDRESS"), "127.0.0.1:40001");
+    ck_assert_str_eq(value(envp, "JAX_COORDINATOR_BIND_ADDRESS"), "127.0.0.1:40001");
+    ck_assert_str_eq(value(envp, "JAX_PLATFORMS"), "cpu");
+    worker_env_free(envp);
+    envp = env_of(chosen);
+    ck_assert_str_eq(value(envp, "JAX_COORDINATOR_BIND_ADDRESS"), "[::]:7");
+    worker_env_free(envp);
+    seat.coordinator_port = 0;
+    envp = env_of(outer);
+    ck_assert_ptr_null(value(envp, "JAX_COORDINATOR_ADDRESS"));
+    ck_assert_ptr_null(value(envp, "JAX_COORDINATOR_BIND_ADDRESS"));
+    worker_env_free(envp);
+}
+END_TEST
+
+/* An inherited one stays without the option. */
+START_TEST(tensorflow_has_a_cluster_if_it_is_wanted)
+{
+    static const char *const outer[] = {"TF_CONFIG={}", NULL};
+    static char cluster[4096];
+    static char *const text = cluster;
+    char **envp = env_of(outer);
+    ck_assert_str_eq(value(envp, "TF_CONFIG"), "{}");
+    worker_env_free(envp);
+    memset(cluster, 'x', sizeof cluster - 1);
+    config.tf_cluster = &text;
+    envp = env_of(outer);
+    const char *seen = value(envp, "TF_CONFIG"),
+               *task = "{\"task\":{\"type\":\"worker\",\"index\":9},";
+    ck_assert_mem_eq(seen, task, strlen(task));
+    ck_assert_str_eq(seen + strlen(task), cluster);
+    worker_env_free(envp);
 }
 END_TEST
 
@@ -540,7 +589,8 @@ Suite *test_suite(void)
               open_mpi_has_a_server_and_a_name_for_each_generation,
               mpi_programs_find_what_is_served, nodes_of_different_sizes_have_no_ranks_across_them,
               what_the_user_has_chosen_for_horovod_stays,
-              the_rendezvous_of_an_outer_job_is_taken_away, the_key_of_an_outer_job_is_taken_away,
+              the_rendezvous_of_an_outer_job_is_taken_away, jax_has_a_coordinator,
+              tensorflow_has_a_cluster_if_it_is_wanted, the_key_of_an_outer_job_is_taken_away,
               a_key_for_ranks_only_is_not_for_the_store, a_seat_without_roles_or_address_falls_back,
               tls_is_said_where_it_is_asked_for, threads_and_nccl_are_the_users_choice,
               no_error_file_is_an_empty_variable, devices_are_inherited_unless_virtual,

@@ -91,6 +91,10 @@ struct ddp_round_member {
     /* The program of its workers, and the arguments. Nodes of one role that run different ones are
      * told so by the text of RUN. "": it is not compared. */
     char command[DDP_ROUND_COMMAND_SIZE];
+    /* A free port of the node, on which its first worker may listen; 0: none. */
+    uint16_t first_port;
+    /* How many free ones there are from that on, one for each worker; 0: it does not say. */
+    uint32_t ports;
 };
 
 enum ddp_round_order {
@@ -130,6 +134,10 @@ struct ddp_round_seat {
      * again whether it is fit. */
     uint32_t check;
     char notice[DDP_ROUND_TEXT_SIZE]; /* WAIT: what may keep others away; "": nothing known */
+    /* Where the first worker may listen for the others: a free port of its node, if that has said
+     * one. Port 0: it has not, or the server does not tell. */
+    char coordinator_address[DDP_ROUND_ADDRESS_SIZE];
+    uint16_t coordinator_port;
 };
 
 typedef struct ddp_round ddp_round;
