@@ -1,7 +1,8 @@
 /*
  * allreduce.c - the smallest worker: an all-reduce adds up rank + 1 of all ranks.
  *
- *     ddprun --nproc-per-node=4 allreduce
+ *     cc allreduce.c $(pkg-config --cflags --libs ddpcomm) -o allreduce
+ *     ddprun --nproc-per-node=4 ./allreduce
  */
 #include <ddprun/comm.h>
 #include <stdio.h>

@@ -2,7 +2,9 @@
  * data_parallel.c - one process with a thread for each worker, for what PyTorch's nn.DataParallel
  * is used for.
  *
- *     data_parallel --threads=4
+ *     cc -O3 data_parallel.c idx.c mlp.c options.c run.c trainer.c \
+ *         $(pkg-config --cflags --libs ddpcomm) -lz -lm -pthread -o data_parallel
+ *     ./data_parallel --threads=4
  *
  * Each worker has a replica of the model and takes its part of each batch. A reducer sums the
  * gradients, so all replicas make the same update: no worker owns the model, and none waits for

@@ -2,8 +2,10 @@
  * elastic.c - training that survives the loss of workers and nodes: Fashion-MNIST, with
  * checkpoints.
  *
+ *     cc -O3 elastic.c idx.c mlp.c options.c run.c trainer.c \
+ *         $(pkg-config --cflags --libs ddpcomm ddpstore) -lz -lm -o elastic
  *     ddprun --nnodes=1:4 --nproc-per-node=2 --max-restarts=10 --join-policy=checkpoint \
- *            --rdzv-id=train --rdzv-endpoint=HOST:29400 elastic --checkpoints /shared/train
+ *            --rdzv-id=train --rdzv-endpoint=HOST:29400 ./elastic --checkpoints /shared/train
  *
  * A worker whose peer has died gets an error from its reducer and exits. ddprun restarts the
  * remaining workers, and they continue from the newest valid checkpoint. The images of a step

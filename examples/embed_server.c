@@ -1,13 +1,16 @@
 /*
  * embed_server.c - a program that embeds a ddprun store server and also connects to it as a client.
  *
- *   embed_server [HOST:]PORT
+ *     cc embed_server.c $(pkg-config --cflags --libs ddpstore libuv) -o embed_server
+ *     ./embed_server 29400
  *
- * It serves until SIGINT or SIGTERM, and prints each change of the keys below "job/". Try it with
- *   ddpctl store --endpoint=127.0.0.1:PORT set job/a 1
- * or with PyTorch: torch.distributed.TCPStore("127.0.0.1", PORT, is_master=False).
- * Build it against the installed library:
- *   cc embed_server.c $(pkg-config --cflags --libs ddpstore libuv)
+ * It serves at [HOST:]PORT until SIGINT or SIGTERM, and prints each change of the keys below
+ * "job/". Try it from another terminal:
+ *
+ *     ddpctl store --no-auth --endpoint=127.0.0.1:29400 set job/a 1
+ *
+ * --no-auth is needed where you have a token, as this server has none to prove it by. PyTorch finds
+ * it too: torch.distributed.TCPStore("127.0.0.1", 29400, is_master=False).
  */
 #include <ddprun/store_server.h>
 #include <ddprun/store_uv.h>

@@ -1,10 +1,10 @@
 /*
  * embed_store.c - a program that finds its peers through a ddprun store.
  *
- *   embed_store HOST:PORT RANK WORLD_SIZE
+ *     cc embed_store.c $(pkg-config --cflags --libs ddpstore) -o embed_store
+ *     ./embed_store HOST:PORT RANK WORLD_SIZE
  *
- * Each of WORLD_SIZE processes publishes an address, waits until all have, and reads them. Build
- * it against the installed library: cc embed_store.c $(pkg-config --cflags --libs ddpstore)
+ * Each of WORLD_SIZE processes publishes an address, waits until all have, and reads them.
  */
 #include <ddprun/store.h>
 #include <inttypes.h>

@@ -1,11 +1,11 @@
 /*
  * embed_store_uv.c - a program with its own libuv loop that keeps a list of its peers.
  *
- *   embed_store_uv --endpoint=HOST:PORT NAME
+ *     cc embed_store_uv.c $(pkg-config --cflags --libs ddpstore libuv) -o embed_store_uv
+ *     ./embed_store_uv --endpoint=HOST:PORT NAME
  *
  * It registers itself under NAME until it ends, and prints each peer that joins or leaves. Ctrl-C
- * ends it. Build it against the installed library:
- *   cc embed_store_uv.c $(pkg-config --cflags --libs ddpstore libuv)
+ * ends it.
  */
 #include <ddprun/store_uv.h>
 #include <signal.h>

@@ -1,7 +1,9 @@
 /*
  * fashion_mnist.c - data-parallel training of a small network on Fashion-MNIST.
  *
- *     ddprun --nproc-per-node=2 fashion_mnist --epochs 3
+ *     cc -O3 fashion_mnist.c idx.c mlp.c options.c run.c trainer.c \
+ *         $(pkg-config --cflags --libs ddpcomm) -lz -lm -o fashion_mnist
+ *     ddprun --nproc-per-node=2 ./fashion_mnist --epochs 3
  *
  * All workers start with the weights of rank 0. The batches and the loss curve do not depend on the
  * number of workers (trainer.h). Besides the C library it needs only libddpcomm and zlib.

@@ -1,9 +1,9 @@
 /*
  * fashion_mnist_cuda.cu - fashion_mnist.c on GPUs: gradients are reduced in device memory.
  *
- *     ddprun --nproc-per-node=4 fashion_mnist_cuda      processes; they may share a GPU
- *     fashion_mnist_cuda --threads=4                    one process, a thread for each worker
- *     fashion_mnist_cuda --probe                        check for a GPU: exit status 0, or 69
+ *     ddprun --nproc-per-node=4 ./fashion_mnist_cuda    processes; they may share a GPU
+ *     ./fashion_mnist_cuda --threads=4                  one process, a thread for each worker
+ *     ./fashion_mnist_cuda --probe                      check for a GPU: exit status 0, or 69
  *
  * Each worker has two streams. One runs the kernels. As soon as the gradients of a layer are
  * complete, the reducer sums them on the other stream, while the first one computes the gradients

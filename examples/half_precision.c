@@ -1,7 +1,9 @@
 /*
  * half_precision.c - fashion_mnist.c in mixed precision, as Apex's level O2 and torch.amp do it.
  *
- *     ddprun --nproc-per-node=2 half_precision --epochs 3
+ *     cc -O3 half_precision.c idx.c mlp.c options.c run.c trainer.c \
+ *         $(pkg-config --cflags --libs ddpcomm) -lz -lm -o half_precision
+ *     ddprun --nproc-per-node=2 ./half_precision --epochs 3
  *
  * Weights and gradients are float16, so half as many bytes are reduced. The optimizer works on
  * master weights, which are float32: its steps are often too small to change a float16. A loss

@@ -1,7 +1,9 @@
 /*
  * hybrid.c - data, pipeline and tensor parallelism at once, on a grid of ranks.
  *
- *     ddprun --nproc-per-node=8 hybrid --epochs 3
+ *     cc -O3 hybrid.c pipeline_stage.c mlp_layers.c idx.c mlp.c options.c run.c trainer.c \
+ *         $(pkg-config --cflags --libs ddpcomm) -lz -lm -o hybrid
+ *     ddprun --nproc-per-node=8 ./hybrid --epochs 3
  *
  * The grid is data x pipeline x tensor, here of 8 ranks:
  *

@@ -1,6 +1,7 @@
 /*
  * options.c - see options.h. --help prints the defaults of the calling program.
  */
+#define _GNU_SOURCE 1 /* program_invocation_short_name */
 #include "options.h"
 
 #include "trainer.h"

@@ -2,7 +2,9 @@
  * pipeline.c - training with a layer on each of two ranks, and micro-batches that pass through
  * both.
  *
- *     ddprun --nproc-per-node=2 pipeline --epochs 3
+ *     cc -O3 pipeline.c pipeline_stage.c mlp_layers.c idx.c mlp.c options.c run.c trainer.c \
+ *         $(pkg-config --cflags --libs ddpcomm) -lz -lm -o pipeline
+ *     ddprun --nproc-per-node=2 ./pipeline --epochs 3
  *
  * The messages and their schedule are in pipeline_stage.c. The loss curve is that of
  * fashion_mnist.c, to rounding.

@@ -3,8 +3,9 @@
  * communicator, go back to the last commit of the state (<ddprun/ddp_state.h>), and share the
  * examples of the dead rank.
  *
- *     shrink           four ranks; rank 2 is killed by SIGKILL in the middle
- *     shrink 3         another one is killed; rank 0 is the process that was started
+ *     cc shrink.c $(pkg-config --cflags --libs ddpcomm) -lm -o shrink
+ *     ./shrink         four ranks; rank 2 is killed by SIGKILL in the middle
+ *     ./shrink 3       another one is killed; rank 0 is the process that was started
  *
  * The ranks are forked here, as ddprun would end the others and start all of them anew. They meet
  * by a unique id.

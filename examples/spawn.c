@@ -1,8 +1,9 @@
 /*
  * spawn.c - ranks without a launcher: this program starts four of itself, which add up rank + 1.
  *
- *     spawn            all succeed
- *     spawn 2          rank 2 fails: what the parent is told, and what becomes of the others
+ *     cc spawn.c $(pkg-config --cflags --libs ddpcomm) -o spawn
+ *     ./spawn          all succeed
+ *     ./spawn 2        rank 2 fails: what the parent is told, and what becomes of the others
  */
 #include <ddprun/comm.h>
 #include <ddprun/spawn.h>

@@ -2,7 +2,9 @@
  * tensor_parallel.c - training with each layer divided among the ranks (as in Megatron-LM, Shoeybi
  * and others, 2019).
  *
- *     ddprun --nproc-per-node=2 tensor_parallel --epochs 3
+ *     cc -O3 tensor_parallel.c mlp_layers.c idx.c mlp.c options.c run.c trainer.c \
+ *         $(pkg-config --cflags --libs ddpcomm) -lz -lm -o tensor_parallel
+ *     ddprun --nproc-per-node=2 ./tensor_parallel --epochs 3
  *
  * Each rank has some of the hidden units: their columns of the hidden layer, and their rows of the
  * class layer. All ranks see all images.

@@ -1,7 +1,8 @@
 /*
  * train.c - the smallest worker that trains: a line through points, whose gradients are averaged.
  *
- *     ddprun --nproc-per-node=4 train
+ *     cc train.c $(pkg-config --cflags --libs ddpcomm) -o train
+ *     ddprun --nproc-per-node=4 ./train
  */
 #include <ddprun/ddp.h>
 #include <stdio.h>

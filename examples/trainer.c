@@ -2,6 +2,7 @@
  * trainer.c - the steps that the training programs share. Any failure ends the process; the
  * launcher decides what happens to the job.
  */
+#define _GNU_SOURCE 1 /* program_invocation_short_name */
 #include "trainer.h"
 
 #include <errno.h>
