@@ -17,6 +17,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import ROOT, clean_environment
+from documents import block
 from strangers import STRANGER, needs_strangers, reachable
 
 BUILD = ROOT / 'build'
@@ -31,17 +32,6 @@ def not_needed(folder, names):
     return [name for name in names if re.fullmatch(unneeded.get(Path(folder), '__pycache__'), name)]
 
 
-def commands(document):
-    """The indented lines of @document, without their comments."""
-    return [line.strip().split('   ')[0] for line in document.splitlines()
-            if line.startswith('    ') and not line.startswith('     ')]
-
-
-def only(lines, beginning):
-    line, = (line for line in lines if line.startswith(beginning))
-    return line
-
-
 class Install(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -52,11 +42,9 @@ class Install(unittest.TestCase):
         cls.env = clean_environment()
         for name in ('DESTDIR', 'MAKEFLAGS', 'MAKELEVEL', 'PKG_CONFIG_PATH', 'LD_LIBRARY_PATH'):
             cls.env.pop(name, None)
-        readme, guide = ((ROOT / name).read_text() for name in ('README.md', 'docs/collectives.md'))
-        cls.program = re.search(r'^```c\n(.*?)^```', guide, re.MULTILINE | re.DOTALL).group(1)
-        cls.install_it = only(commands(readme), 'make install')
-        cls.compile_it = only(commands(guide), 'cc ')
-        cls.run_it = only(commands(guide), 'ddprun --nproc-per-node=4 ./worker')
+        cls.install_it = block('README.md', 'make install PREFIX=$HOME/.local')
+        cls.program = block('docs/collectives.md', '#include <ddprun/comm.h>')
+        cls.compile_and_run = block('docs/collectives.md', 'cc worker.c')
 
     @classmethod
     def run_in(cls, folder, command, **env):
@@ -72,14 +60,10 @@ class Install(unittest.TestCase):
         return folder
 
     def test_the_lines_of_the_guide(self):
-        prefix = self.folder / 'prefix'
-        self.run_in(self.sources, self.install_it.replace('PREFIX=/usr/local', f'PREFIX={prefix}'))
         bare = self.bare_folder()
-        env = {'PATH': f'{prefix}/bin:{self.env["PATH"]}', 'PKG_CONFIG_PATH': f'{prefix}/lib/pkgconfig',
-               'LD_LIBRARY_PATH': f'{prefix}/lib'}
-        self.run_in(bare, self.compile_it, **env)
-        out = self.run_in(bare, self.run_it, **env)
-        self.assertEqual(sorted(out.splitlines()),
+        out = self.run_in(self.sources, f'set -e\n{self.install_it}cd {bare}\n{self.compile_and_run}',
+                          HOME=str(self.folder / 'home'))
+        self.assertEqual([line for line in sorted(out.splitlines()) if line.startswith('[')],
                          [f'[default{rank}]:rank {rank} of 4: 4' for rank in range(4)])
         self.assertEqual(sorted(os.listdir(bare)), ['worker', 'worker.c'])
 
@@ -115,8 +99,7 @@ class Install(unittest.TestCase):
         env = {'PATH': f'{stage}/usr/bin:{self.env["PATH"]}', 'LD_LIBRARY_PATH': f'{stage}/usr/lib',
                'PKG_CONFIG_SYSROOT_DIR': str(stage), 'PKG_CONFIG_PATH': f'{stage}/usr/lib/pkgconfig',
                'PKG_CONFIG_ALLOW_SYSTEM_CFLAGS': '1', 'PKG_CONFIG_ALLOW_SYSTEM_LIBS': '1'}
-        self.run_in(bare, self.compile_it, **env)
-        self.assertIn('rank 3 of 4: 4', self.run_in(bare, self.run_it, **env))
+        self.assertIn('rank 3 of 4: 4', self.run_in(bare, f'set -e\n{self.compile_and_run}', **env))
 
 
 if __name__ == '__main__':

@@ -14,6 +14,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 import slurm_cluster
 from ddprun_run import DDPRUN, DdprunCase, marked_processes, wait_until
+from documents import block
 from skip import skip_program
 
 ENDED = ('COMPLETED', 'FAILED', 'CANCELLED', 'TIMEOUT', 'NODE_FAIL')
@@ -60,6 +61,14 @@ class Slurm(DdprunCase):
                           '$TORCHELASTIC_RUN_ID"\'', '-N3')
         self.assertEqual(self.wait(job), '0:0', self.cluster.output(job))
         self.assertEqual(self.shown(job), [f'{rank}/6 {rank // 2} slurm-{job}.0' for rank in range(6)])
+
+    def test_the_script_of_the_guide(self):
+        self.write('train.py', 'import os; print(os.environ["RANK"])\n')
+        directives, command = block('docs/from-torchrun.md', '#!/bin/sh').split('exec ')
+        job = self.cluster.submit(f'{directives}{self.exports}cd {self.folder}\nPATH={os.path.dirname(DDPRUN)}:$PATH\n'
+                                  f'exec {command}')
+        self.assertEqual(self.wait(job), '0:0', self.cluster.output(job))
+        self.assertEqual(self.shown(job), sorted(f'[default{rank % 4}]:{rank}' for rank in range(8)))
 
     def test_below_srun(self):
         job = self.submit('srun -N2 --ntasks-per-node=1 $DDPRUN --no-prefix $ALLREDUCE &&\n'

@@ -120,6 +120,7 @@ class Wires:
     that those of a test that was killed can be found, and removed by the next."""
 
     PREFIX = 'ddpn'
+    NETWORK = '10.99.0'
     SWITCH = 'sw'
     cables = True
 
@@ -171,7 +172,7 @@ class Wires:
         self._ip('-n', self._name(self.SWITCH), '-batch', '-', given='\n'.join(lines) + '\n')
 
     def address_of(self, node):
-        return f'10.99.0.{self.numbers[node]}'
+        return f'{self.NETWORK}.{self.numbers[node]}'
 
     def enter(self, node, words):
         """In its namespace, and with a host name of its own."""
@@ -236,7 +237,7 @@ class DebianNames(Wires):
     def __init__(self, nodes, folder, own='127.0.1.1'):
         super().__init__(nodes)
         for node in nodes:
-            self._ip('-n', self._name(node), 'route', 'add', 'default', 'via', '10.99.0.254')
+            self._ip('-n', self._name(node), 'route', 'add', 'default', 'via', f'{self.NETWORK}.254')
             names = [f'{own if own and name == node else self.address_of(name)} {name}' for name in nodes]
             (folder / node).write_text('\n'.join(['127.0.0.1 localhost alias', *names, '']))
         self.folder = folder

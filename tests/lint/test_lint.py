@@ -100,6 +100,17 @@ class LintTest(unittest.TestCase):
                     'worker/ring/bad.c:5', 'worker/ring/bad.c:6', 'daemon/bad.c:2', 'daemon/bad.c:3',
                     'examples/bad.c:2', 'rendezvous/kv/kv.c:1', 'rendezvous/kv/kv.c:2')
 
+    def test_documents(self):
+        self.write('README.md', 'Text', '', '    make demo', '', '```text', 'what it prints', '```', '', '```c',
+                   'int main(void);', '```', '', '    make test', '', 'Then', '', '    make all')
+        self.write('docs/a.md', '    not behind an empty line', '', '    first', '', '    the same block')
+        self.write('tests/unit/test_a.py', 'from documents import block', "block('README.md', 'make demo')",
+                   "block('README.md', 'make te' 'st')", "block('docs/a.md', 'second')")
+        self.write('tests/integration/documents.txt', '# why', 'README.md | make test | not true', 'README.md | int | true',
+                   'README.md | make nothing | ?')
+        self.expect('documents', 'README.md:17', 'docs/a.md:3', 'tests/unit/test_a.py:4', 'tests/integration/documents.txt:2',
+                    'tests/integration/documents.txt:4')
+
     def test_arrows_point_one_way(self):
         self.write('ARCHITECTURE.md', '```arrows', 'base    below all <- worker', 'worker  above <- base', '```')
         self.expect('includes', 'ARCHITECTURE.md:2')
