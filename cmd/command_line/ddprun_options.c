@@ -251,11 +251,9 @@ static const struct option table[] = {
      "cases",
      option_choice, FIELD(rdzv_backend), 0, 0},
     {"rdzv-endpoint", 0, "HOST[:PORT],...", "PET_RDZV_ENDPOINT", NULL, MEETING,
-     "several nodes: address of the job's store (port 29400 unless given), where a ddprund "
-     "listens; "
-     "if none does, the node that has this address hosts the store; several addresses: ddprund "
-     "with one etcd. One node: with c10d, the store's loopback address; with static, MASTER_ADDR "
-     "and MASTER_PORT",
+     "where the nodes meet: the address of a ddprund, or else of the node that then hosts the "
+     "store, such as node1:29400 (the default port). Several addresses: ddprund with one etcd. "
+     "One node: loopback address of the store; with static, MASTER_ADDR and MASTER_PORT",
      parse_endpoints, FIELD(rdzv_endpoints), 0, 0},
     {"rdzv-conf", 0, "LIST", "PET_RDZV_CONF", NULL, MEETING,
      "torchrun's settings as KEY=VALUE,...: join_timeout or timeout (like --join-timeout), "
