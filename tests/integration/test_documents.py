@@ -27,12 +27,12 @@ STOPPED = 128 + signal.SIGTERM
 
 # A rank that fails, at a time when all are there.
 FAILING = '''#!/bin/sh
-touch here.$RANK
 case $RANK in
 0) echo 'step 100  loss 0.41' ;;
 2) until [ -e here.0 ] && [ -e here.1 ] && [ -e here.3 ]; do sleep 0.01; done
    echo 'CUDA error: out of memory' >&2; exit 1 ;;
 esac
+touch here.$RANK
 exec sleep 1000
 '''
 # Rank 1 is killed in the first of two attempts.
