@@ -17,7 +17,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DDPRUN, ROOT, wait_until
-from ddprund_run import DdprundCase
+from ddprund_run import DdprundCase, has_ipv6
 from documents import block
 from nodes import DebianNames, NotPermitted
 
@@ -128,6 +128,13 @@ class OneMachine(Reader):
         example = (ROOT / 'examples/train.c').read_text()
         self.assertEqual(block('README.md', '#include <ddprun/ddp.h>'), example[example.index('#include'):])
 
+    def test_programs_of_manual_pages(self):
+        for library in ('ddpcomm', 'ddpstore'):
+            page = (ROOT / f'docs/man/lib{library}.3.in').read_text()
+            program = page.partition('.SH EXAMPLE\n.nf\n')[2].partition('.fi\n')[0]
+            self.write(f'{library}.c', program.replace(r'\e', '\\'))
+            self.succeed(f'cc -Wall -Werror {library}.c $(pkg-config --cflags --libs {library}) -o {library}')
+
     def test_programs_in_python(self):
         for program, printed in ((block('docs/python.md', 'import array, ddprun'), 'rank {}: the average is 1.5'),
                                  (block('docs/python.md', 'from datetime'), 'number {} reads node1:5000')):
@@ -217,7 +224,7 @@ class Nodes(Reader):
             first = self.on('node1', *typed(text, 'node1'))
             self.await_token()
             second = self.on('node2', *typed(text, 'node2'))
-            for job in (first, second):
+            for job in (second, first):
                 self.assertEqual(job.wait(), 0, first.err + second.err)
             self.assertEqual((first.out + second.out).count(f' of {ranks}'), ranks, first.out + second.out)
             (self.folder / 'node2/.config/ddprun/token').unlink()
@@ -254,6 +261,7 @@ class Nodes(Reader):
         for node, code in (('node1', STOPPED), ('node2', 0), ('node10', STOPPED)):
             self.assertEqual(nodes[node].wait(), code, nodes[node].err)
 
+    @unittest.skipUnless(has_ipv6(), 'this machine has no IPv6')
     def test_a_store(self):
         text = block('docs/store.md', '$ ddprund --listen=127.0.0.1:29400')
         service = self.service('node1', *typed(text), says=2)
