@@ -14,7 +14,7 @@ chosen = $(if $(filter 1,$(FAILED)),--failed) $(foreach word,$(subst $(comma), ,
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo demo-elastic test check lint fuzz bench wheel deb install uninstall clean
+.PHONY: help build demo demo-elastic test check lint fuzz bench dist wheel deb install uninstall clean
 
 ## help     show this list
 help:
@@ -65,6 +65,12 @@ bench:
 	@scripts/setup build bench
 	@scripts/build --quiet build
 	@scripts/bench
+
+## dist     pack the source of the last commit into build/meson-dist/, with its checksum
+dist:
+	@scripts/setup build
+	@scripts/build --quiet build
+	meson dist -C build --no-tests
 
 ## wheel    build the Python wheel, with launcher, libraries and package, into build/wheel/ (docs/python.md)
 wheel:
