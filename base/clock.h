@@ -37,8 +37,7 @@ static inline uint64_t ddpi_now_ms(const struct ddpi_clock *clock)
     return ddpi_now_us(clock) / 1000;
 }
 
-/* The time @timeout_ms after @now_ms; UINT64_MAX, which means never, if the sum overflows.
- */
+/* The time @timeout_ms after @now_ms; UINT64_MAX, which means never, if the sum overflows. */
 static inline uint64_t ddpi_deadline(uint64_t now_ms, uint64_t timeout_ms)
 {
     uint64_t deadline;

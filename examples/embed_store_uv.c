@@ -127,8 +127,7 @@ static void on_session_ended(void *data, ddp_store_uv *store,
     register_self(data);
 }
 
-/* The session is closed, so that the peers need not wait for the lease. Leave even if that failed.
- */
+/* The session is closed, so that no peer waits for the lease. Leave even if that failed. */
 static void on_session_closed(void *data, const struct ddp_store_result *result)
 {
     (void)result;

@@ -97,8 +97,7 @@ static ddp_status parse_export(const struct option *option, const char *text, vo
     return DDP_OK;
 }
 
-/* "10 100", as horovodrun has it in two arguments, or "10:100": seconds, or durations with a unit.
- */
+/* "10 100", as horovodrun has it in two arguments, or "10:100": seconds, or with a unit. */
 static ddp_status parse_cooldown(const struct option *option, const char *text, void *field,
                                  struct ddp_error *err)
 {

@@ -17,8 +17,7 @@
 
 struct option;
 
-/* Parse @text into the field. An error says what was expected; the caller adds the option's name.
- */
+/* Parse @text into the field. Errors say what was expected; the caller adds the option's name. */
 typedef ddp_status (*option_parse)(const struct option *option, const char *text, void *field,
                                    struct ddp_error *err);
 
@@ -57,8 +56,7 @@ struct option_table {
                   const char *text);
 };
 
-/* Parsers of const char *, bool, uint32_t, and uint64_t milliseconds (a bare number is in seconds).
- */
+/* Parsers of const char *, bool, uint32_t, and uint64_t milliseconds (bare numbers are seconds). */
 ddp_status option_text(const struct option *, const char *, void *, struct ddp_error *);
 ddp_status option_switch(const struct option *, const char *, void *, struct ddp_error *);
 ddp_status option_u32(const struct option *, const char *, void *, struct ddp_error *);

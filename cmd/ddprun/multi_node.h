@@ -68,8 +68,7 @@ struct multi_node {
 /* Options of a client that connects to the job's store as an agent, which sees all keys. */
 struct ddp_store_options multi_node_store_options(const struct multi_node_config *config);
 
-/* Log of a store in this process: prints its lines as messages of the job. @ctx: struct membership.
- */
+/* Log of a store in this process: its lines are messages of the job. @ctx: struct membership. */
 void multi_node_on_log(void *ctx, enum ddpi_log_level level, const char *line);
 
 /* Look up the endpoint's addresses, host the store if this node should, and connect to it. Returns

@@ -95,8 +95,7 @@ DDP_MUST_CHECK ddp_status plan_events(struct plan *plan, const struct ddprun_opt
 /* Free the plan, and remove the log directory unless it is kept. Works on a zeroed plan, too. */
 void plan_finish(struct plan *plan);
 
-/* Choose the addresses of a job of one node; pure. @shared_off: the store must not be the master.
- */
+/* Choose the addresses of a job of one node; pure. @shared_off: the store is not the master. */
 void plan_meeting(const struct ddprun_options *options, bool shared_off, struct meeting *ret);
 
 /* Whether the job has several nodes, or one node and a store beyond loopback, as in scripts that

@@ -46,8 +46,7 @@ void single_node_describe(struct single_node *node, const char *text)
 
 static void step_soon(struct single_node *node);
 
-/* ---- what users ask for -----------------------------------------------------------------------
- */
+/* ---- what users ask for ---------------------------------------------------------------------- */
 
 void single_node_asked(struct single_node *node, struct ddpi_bytes key, bool set)
 {

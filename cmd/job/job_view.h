@@ -78,8 +78,7 @@ static inline bool job_view_there(const struct job_view *view)
     return view->state.there;
 }
 
-/* Whether the job's state is known to be @state. A closed job stays so after its keys are deleted.
- */
+/* Whether the job's state is known to be @state. A closed job stays so when its keys are gone. */
 bool job_view_is(const struct job_view *view, enum ddpi_rounds_state state);
 
 /* Whether the change @what is requested; its value goes to *@ret_value (may be NULL). */

@@ -9,8 +9,7 @@
 /* IDLE: start the workers of @seat. Returns at once; the loop turns while they start. */
 void agent_run(struct agent *agent, const struct ddp_round_seat *seat);
 
-/* This node waits for its place in the job: use the time to import what workers need (--preload).
- */
+/* This node waits for its place in the job: meanwhile import what workers need (--preload). */
 void agent_wait(struct agent *agent);
 
 /* worker_starter_hooks. */

@@ -322,8 +322,7 @@ static bool server_answers(const struct member *member, uint64_t now_ms)
            (member->heard && now_ms < ddpi_deadline(member->contact_ms, member->lease_ms));
 }
 
-/* One that is left out waits a bit longer: so the others, when they give up, can say that it was.
- */
+/* One that is left out waits a bit longer: so the others, when they give up, can say so. */
 static uint64_t longest_wait_ms(const struct member *member)
 {
     bool left_out = !member->seat_void && member->seat.left_out;

@@ -55,8 +55,7 @@ struct member_hooks {
     void *ctx;
     /* Start the workers of @seat: member_started() or member_failed() follow. */
     void (*start)(void *ctx, const struct ddp_round_seat *seat);
-    /* End the workers because of @why: member_cleared() follows. A later call may be more urgent.
-     */
+    /* End the workers because of @why: member_cleared() follows. Later calls may be more urgent. */
     void (*stop)(void *ctx, enum member_stop how, const char *why);
     /* Find out whether the node is fit: member_checked() follows, at the latest when its time is
      * over. NULL: every node is. */

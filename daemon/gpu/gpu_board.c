@@ -74,8 +74,7 @@ static bool start_gpu_thread(struct gpu_board *board, void *(*body)(void *), voi
     return started;
 }
 
-/* ---- the listening thread ---------------------------------------------------------------------
- */
+/* ---- the listening thread -------------------------------------------------------------------- */
 
 struct listener {
     struct gpu_board *board;
@@ -207,8 +206,7 @@ static void start_listening(struct gpu_board *board, const struct gpu_look *look
         ddpi_free(listener);
 }
 
-/* ---- the polling thread -----------------------------------------------------------------------
- */
+/* ---- the polling thread ---------------------------------------------------------------------- */
 
 struct looker {
     struct gpu_board *board;
@@ -236,8 +234,7 @@ static void see_workers(struct looker *looker)
     looker->look_us = board_now_us() + FIRST_LOOK_US;
 }
 
-/* Wait for work; false: the end. *@ret_asked: check whether memory is free; else poll the workers.
- */
+/* Wait for work; false: the end. *@ret_asked: see whether memory is free; else poll the workers. */
 static bool await_turn(struct looker *looker, bool *ret_asked)
 {
     struct gpu_board *board = looker->board;
@@ -347,8 +344,7 @@ static void *look_after_gpus(void *arg)
     return NULL;
 }
 
-/* ---- start ------------------------------------------------------------------------------------
- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
 static bool init_lock(struct gpu_board *board)
 {

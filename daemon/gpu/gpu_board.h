@@ -17,8 +17,7 @@
 
 enum { GPU_FAULTS_MAX = 16 };
 
-/* A fault may explain the end of a worker within this time; a repetition after it is a new fault.
- */
+/* A fault may explain the end of a worker within this time; after it the same is a new fault. */
 #define GPU_FAULT_WINDOW_US UINT64_C(30000000)
 
 struct gpu_board {

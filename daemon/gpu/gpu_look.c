@@ -90,8 +90,7 @@ ddp_status gpu_look_open(struct gpu_look *look, const char *list, struct ddp_err
     return DDP_OK;
 }
 
-/* ---- uses -------------------------------------------------------------------------------------
- */
+/* ---- uses ------------------------------------------------------------------------------------ */
 
 static pid_t parent_of(pid_t pid)
 {
@@ -150,8 +149,7 @@ void gpu_look_take(struct gpu_look *look, const pid_t *workers, uint32_t count)
     }
 }
 
-/* ---- is the memory free? ----------------------------------------------------------------------
- */
+/* ---- is the memory free? --------------------------------------------------------------------- */
 
 static bool was_used(const struct gpu_look *look, uint32_t gpu)
 {
@@ -198,8 +196,7 @@ bool gpu_look_is_free(struct gpu_look *look, const pid_t *workers, uint32_t coun
     return true;
 }
 
-/* ---- holders ----------------------------------------------------------------------------------
- */
+/* ---- holders --------------------------------------------------------------------------------- */
 
 /* The beginning of its command line, made printable. */
 static void process_name(pid_t pid, char text[NAME_SHOWN])

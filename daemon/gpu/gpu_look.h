@@ -49,8 +49,7 @@ void gpu_look_take(struct gpu_look *look, const pid_t *workers, uint32_t count);
 /* All @workers have ended: whether all their GPU memory is free. */
 bool gpu_look_is_free(struct gpu_look *look, const pid_t *workers, uint32_t count);
 
-/* The holders of memory that is not free, one per line. Later calls no longer wait for that memory.
- */
+/* The holders of memory that is not free, one per line. Later calls do not wait for it. */
 void gpu_look_holders(struct gpu_look *look, const pid_t *workers, uint32_t count,
                       char text[GPU_HOLDERS_TEXT]);
 

@@ -32,8 +32,7 @@ static uint32_t count_ranks_in(const struct pmi_node *node, unsigned state)
     return count;
 }
 
-/* No barrier can complete any more: waiting ranks lose their connection, a fatal error for MPICH.
- */
+/* No barrier can complete any more: who waits loses its connection, a fatal error for MPICH. */
 static void break_barriers(struct pmi_node *node, const char *why)
 {
     if (node->broken)

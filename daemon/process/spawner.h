@@ -52,8 +52,7 @@ DDP_MUST_CHECK ddp_status spawner_open(struct spawner *spawner, uv_loop_t *loop,
 /* Queue @task. */
 void spawner_start(struct spawner *spawner, struct spawner_task *task);
 
-/* Do not start the queued tasks; done() is called for each. The task that is being started goes on.
- */
+/* Do not start the queued tasks; done() is called for each. One that is being started goes on. */
 void spawner_cancel(struct spawner *spawner);
 
 /* The handle closes while the loop turns. The processes that it started die with its threads. */

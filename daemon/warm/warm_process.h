@@ -69,8 +69,7 @@ struct warm_process {
     uint64_t import_ms;
 };
 
-/* Without modules the process is never begun. warm_process_close() follows, also after a failure.
- */
+/* Without modules the process is never begun. warm_process_close() follows, after a failure too. */
 DDP_MUST_CHECK ddp_status warm_process_open(struct warm_process *warm, uv_loop_t *loop,
                                             const struct warm_config *config,
                                             const struct warm_hooks *hooks, struct ddp_error *err);

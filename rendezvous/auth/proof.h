@@ -144,8 +144,7 @@ static inline size_t ddpi_seals_size(const struct ddpi_seals *seals)
  * not fit. */
 bool ddpi_seals_put(struct ddpi_seals *seals, struct ddpi_buf *out, size_t before, bool put);
 
-/* Whether the @len bytes of a frame and the seal after them are the next that the other side sent.
- */
+/* Whether the @len bytes of a frame and the seal after them are the next of the other side. */
 bool ddpi_seals_check(struct ddpi_seals *seals, const uint8_t *frame, size_t len);
 
 #endif

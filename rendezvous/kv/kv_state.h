@@ -195,8 +195,7 @@ struct kv_work {
     char key[]; /* with the scope */
 };
 
-/* One request while it is served. A handler fills @reply, or sets @parked: the reply comes later.
- */
+/* One request while it is served. A handler fills @reply, or sets @parked to do so later. */
 struct kv_call {
     struct ddpi_kv_client *client;
     const struct ddpi_message *request;

@@ -67,8 +67,7 @@ struct ddpi_sink {
      * included. The server slows down its clients when it is much, so it must fall when a commit
      * ends. NULL: never much, as commits block. */
     size_t (*backlog)(void *ctx);
-    /* Append counters of the sink, lines "NAME NUMBER", to those of the server. NULL: it has none.
-     */
+    /* Append counters of the sink, lines "NAME NUMBER", to the server's. NULL: it has none. */
     void (*put_counters)(void *ctx, struct ddpi_buf *text);
 };
 

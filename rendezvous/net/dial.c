@@ -125,8 +125,7 @@ static uint64_t dial_share(const struct ddpi_link *link, uint64_t now_ms)
     return now_ms + (half < DIAL_MAX_MS ? half : DIAL_MAX_MS);
 }
 
-/* Handle the result of dialling @info: connected, in progress, or failed; then dial the next ones.
- */
+/* Handle the result of dialling @info: connected, in progress, or failed; then dial others. */
 static ddp_status dial_next(struct ddpi_link *link, const struct addrinfo *info, int sys_errno,
                             uint64_t now_ms, struct ddp_error *err)
 {

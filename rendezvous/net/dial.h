@@ -48,8 +48,7 @@ struct ddpi_address ddpi_link_peer(const struct ddpi_link *link);
 /* Send as many of @len bytes as possible without waiting: *@ret_len, possibly 0. */
 ddp_status ddpi_link_send(struct ddpi_link *link, const void *bytes, size_t len, size_t *ret_len,
                           struct ddp_error *err);
-/* Receive what has arrived, at most @size bytes: *@ret_len, possibly 0. DDP_E_CLOSED: end of file.
- */
+/* Receive what has arrived, at most @size bytes: *@ret_len, or 0. DDP_E_CLOSED: end of file. */
 ddp_status ddpi_link_receive(struct ddpi_link *link, void *bytes, size_t size, size_t *ret_len,
                              struct ddp_error *err);
 

@@ -38,8 +38,7 @@ struct ddpi_round_keys_hooks {
     /* As in struct ddpi_rounds_hooks; @store_is_master: the workers meet at the store. */
     ddp_status (*begin)(void *ctx, const char *job, uint64_t generation, bool store_is_master,
                         struct ddp_round_seat *seat, struct ddp_error *err);
-    /* The store has started again while a generation of @job is running; @seat is one of its seats.
-     */
+    /* The store has restarted while a generation of @job is running; @seat is one of its seats. */
     void (*resume)(void *ctx, const char *job, const struct ddp_round_seat *seat);
     void (*changed)(void *ctx, const char *job, const struct ddpi_rounds_summary *before,
                     const struct ddpi_rounds_summary *now);

@@ -18,8 +18,7 @@
 
 enum { NOTED_MAX = 64 * 1024 * 1024 };
 
-/* A worker sets a key that ends like this, in any keyspace of its job, when it has saved its state.
- */
+/* A worker sets a key that ends like this, in any keyspace of its job, when its state is saved. */
 static const char checkpoint_key[] = "/ddprun/checkpoint";
 static const char job_prefix[] = "job/";
 static const char epoch_prefix[] = "epoch/"; /* of the job whose name follows */

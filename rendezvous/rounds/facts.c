@@ -445,8 +445,7 @@ void ddpi_rounds_restore(struct ddpi_rounds *rounds, const struct ddpi_rounds_su
     rounds->restored = true;
 }
 
-/* The seat is of a later generation than the summary: the server ended before it stored that one.
- */
+/* The seat is of a later generation than the summary: the server ended before storing that one. */
 static void follow_seat(struct ddpi_rounds *rounds, const struct ddp_round_seat *seat)
 {
     if (seat->order != DDP_ROUND_RUN || seat->generation <= rounds->generation ||

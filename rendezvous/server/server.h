@@ -183,8 +183,7 @@ const char *ddpi_server_other_job(const struct ddpi_server *server, const char *
 /* Call @cb from the loop, once, when no job has members. */
 void ddpi_server_when_idle(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx);
 
-/* Stop listening, notify the clients, free everything, then call @cb (may be NULL) from the loop.
- */
+/* Stop listening, notify the clients, free everything, then call @cb (or NULL) from the loop. */
 void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *ctx);
 
 #endif

@@ -145,8 +145,7 @@ bool ddpi_server_may_answer_all(const struct ddpi_server *server)
     return may_answer(server) && !server->turn.committing;
 }
 
-/* Output that depends on changes which are not durable stays; it is looked at again when they are.
- */
+/* Output that depends on changes which are not durable stays; it is sent when they are. */
 static void flush_connections(struct ddpi_server *server)
 {
     bool may = may_answer(server);

@@ -306,8 +306,7 @@ static bool get_bytes(struct ddpi_rd *rd, size_t max, struct ddpi_bytes *ret)
     return len <= max;
 }
 
-/* A server's replies may have longer keys than its native clients can name: keys of other dialects.
- */
+/* Replies may have longer keys than native clients can name: keys of other dialects. */
 struct list_bounds {
     uint32_t count;
     size_t key_len;

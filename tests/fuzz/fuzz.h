@@ -25,8 +25,7 @@ uint8_t *fuzz_copy(const void *bytes, size_t len);
 /* The same as a string; it ends early where the bytes have a NUL. */
 char *fuzz_text(const void *bytes, size_t len);
 
-/* A failed call left this behind: its status, and a sentence without control characters but tabs.
- */
+/* A failed call left this: its status, and a sentence without control characters but tabs. */
 struct ddp_error;
 void fuzz_check_error(const struct ddp_error *err, int status);
 

@@ -58,8 +58,7 @@ struct probe_shown {
     size_t size;
 };
 
-/* Start that process, open this one's scene, and take what is shown. Before any call of the driver.
- */
+/* Start that process, open this scene, and take what is shown. Before any call of the driver. */
 pid_t probe_start_owner(int *ret_line, struct probe_shown shown[PROBE_SHOWN]);
 struct probe_shown probe_take(int line);
 ddpi_cu_result probe_open_shown(const struct probe_shown *shown, ddpi_cu_deviceptr *ret);

@@ -18,8 +18,7 @@ enum {
     MISSING_MS = 5000 /* where one rank does not come: so late the others may be */
 };
 
-/* Collectives and a message round work in @comm, whose ranks are those of the parent at @members.
- */
+/* Collectives and a message round work in @comm, whose ranks are the parent's at @members. */
 static void check_group(ddp_comm *comm, const uint32_t *members, uint32_t count)
 {
     uint32_t rank = ddp_comm_rank(comm), all[WORLD_MAX], sum = 0;

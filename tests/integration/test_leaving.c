@@ -44,8 +44,7 @@ START_TEST(all_have_come)
 }
 END_TEST
 
-/* The ranks whose bits are set in world->stage do not come; they wait until the others have failed.
- */
+/* The ranks whose bits are set in world->stage do not come; they wait until others have failed. */
 static bool is_absent(const struct world *world, uint32_t rank)
 {
     return (world->stage >> rank & 1) != 0;

@@ -152,8 +152,7 @@ END_TEST
 
 enum { VICTIM = 1 };
 
-/* The victim stops before it has marked all gradients, so that reductions of others are under way.
- */
+/* The victim stops before it has marked all gradients, so reductions of others are under way. */
 static void die_in_step(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct ddp_reducer_options options = {.bucket_bytes = reducer_model_tiny_limits,

@@ -411,8 +411,7 @@ static void *reduce_often(void *arg)
     return NULL;
 }
 
-/* Threads of different ranks use the two in different orders, and one rank uses them by requests.
- */
+/* Threads of different ranks use the two in different orders, and one rank by requests. */
 static void two_at_once(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct ddp_comm_options options = world_options(world, rank);

@@ -251,8 +251,7 @@ START_TEST(the_end_of_a_handle_is_told_to_all)
 }
 END_TEST
 
-/* The server's end of the connection has arrived, and the handle was idle for long enough to look.
- */
+/* The server's end of the connection has arrived, and the handle was idle long enough to look. */
 static void await_hangup(const ddp_store *store)
 {
     struct pollfd ended = {.fd = store->link.fd, .events = POLLRDHUP};

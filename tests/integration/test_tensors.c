@@ -476,8 +476,7 @@ static bool was_said(FILE *heard, const char *text)
     return said;
 }
 
-/* Ranks 1 and 2 enqueue the tensor when rank 0 has reported it; first it is new, then remembered.
- */
+/* Ranks 1 and 2 enqueue the tensor when rank 0 has reported it; it is new, then remembered. */
 static void stall(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct stall_watch watch = {world, rank};

@@ -110,8 +110,7 @@ struct ddp_comm_options world_options(const struct world *world, uint32_t rank);
 
 uint64_t now_us(void);
 
-/* In the process of a rank: numbers that count up from @first, to be freed; and the same expected.
- */
+/* In the process of a rank: numbers that count up from @first, to be freed; and those expected. */
 int32_t *world_filled(size_t count, int32_t first);
 void world_check_filled(const int32_t *values, size_t count, int32_t first);
 

@@ -63,8 +63,7 @@ struct ddpi_rounds_summary rounds_summary(const struct rounds_fixture *fixture);
 
 #define rounds_assert_state(fixture, is) ck_assert_int_eq(rounds_summary(fixture).state, is)
 
-/* The job is over with @exit_code, for a reason that has @words in it, and nothing is left to do.
- */
+/* The job is over with @exit_code, for a reason with @words in it, and nothing is left to do. */
 void rounds_assert_closed(const struct rounds_fixture *at, int exit_code, const char *words);
 #define rounds_assert_seat(fixture, id, is, words)                             \
     do {                                                                       \

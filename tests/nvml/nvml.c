@@ -134,8 +134,7 @@ static nvml_library_result called(const char *function)
             return called_result;                             \
     } while (0)
 
-/* Copy word @word of line @place of the file @name, of those whose first word is @of (NULL: any).
- */
+/* Copy word @word of line @place of the file @name, of those that begin with @of (NULL: any). */
 static bool find_line(const char *name, const char *of, size_t place, unsigned word, char *text,
                       size_t size)
 {

@@ -448,8 +448,7 @@ START_TEST(many_keys_in_many_pieces)
     size_t len = ddpi_buf_len(bytes);
     uint8_t *copy = malloc(len);
     memcpy(copy, ddpi_buf_head(bytes), len);
-    /* As a connection would: the rest of a request is read in pieces of what it is known to need.
-     */
+    /* As a connection would: the rest of a request is read in pieces of what it needs. */
     for (size_t at = 0; at < len;) {
         ck_assert_uint_eq(ddpi_kv_stats(kv).keys, 0);
         size_t piece = peer->need > at + SEGMENT ? peer->need - at : SEGMENT;

@@ -654,8 +654,7 @@ START_TEST(nobody_between_reads_by_tls)
 }
 END_TEST
 
-/* Another connection's greeting, and so another key; one that hides nothing; one that is changed.
- */
+/* Another connection's greeting, and so another key; one that hides nothing; a changed one. */
 START_TEST(what_does_not_fit_breaks_the_edge)
 {
     char got[16];

@@ -236,8 +236,7 @@ START_TEST(no_signal_is_lost_before_the_agent_is_ready)
 }
 END_TEST
 
-/* ---- an agent that has a store ----------------------------------------------------------------
- */
+/* ---- an agent that has a store --------------------------------------------------------------- */
 
 static int link_ends[2]; /* the agent's connection, and its peer: the test */
 

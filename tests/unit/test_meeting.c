@@ -110,8 +110,7 @@ static void be_patient(int turn)
         poll(NULL, 0, turn > 500 ? 10 : 1);
 }
 
-/* Until rank 0 has challenged @greeting and has what it answers; the edge that came of it, if any.
- */
+/* Until rank 0 has challenged @greeting and has its answer; the edge that came of it, if any. */
 static struct ddpi_arrival prove_by_hand(struct ddpi_greeting *greeting)
 {
     struct ddpi_arrival arrival = {0};

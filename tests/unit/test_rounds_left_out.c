@@ -283,8 +283,7 @@ START_TEST(quarantine_belongs_to_the_name)
 }
 END_TEST
 
-/* What breaks the row: a generation that ran for 10 s, and ended otherwise or because of another.
- */
+/* What breaks the row: a generation that ran for 10 s, and ended otherwise or by another. */
 START_TEST(a_generation_that_ran_speaks_for_its_nodes)
 {
     const bool breaks = _i == 1 || _i == 3;

@@ -297,8 +297,7 @@ START_TEST(the_rendezvous_of_an_outer_job_is_taken_away)
 }
 END_TEST
 
-/* On loopback it listens there alone. A server that tells of none leaves nothing of an outer job.
- */
+/* On loopback it listens there alone. A server that tells of none leaves none of an outer job. */
 START_TEST(jax_has_a_coordinator)
 {
     static const char *const outer[] = {"JAX_COORDINATOR_ADDRESS=outer:1", "JAX_PLATFORMS=cpu",

@@ -86,8 +86,7 @@ size_t ddpi_arena_stride(const struct ddpi_arena *arena, enum ddpi_arena_room ro
 uint8_t *ddpi_arena_piece(const struct ddpi_arena *arena, uint64_t round, uint32_t rank,
                           enum ddpi_arena_room room);
 
-/* Allocate what this rank's large pieces need, once; before it arrives in a round that uses them.
- */
+/* Allocate what this rank's large pieces need, once; before it arrives in a round with them. */
 ddp_status ddpi_arena_grow(struct ddpi_arena *arena, struct ddp_error *err);
 
 /* Where ranks outnumber the processors: show where this rank's thread is, and at each @every th

@@ -196,8 +196,7 @@ static void find_targets(const struct stretch *stretch, struct targets *ret)
             ret->at[ret->count++] = target_of(stretch, rank);
 }
 
-/* Of ranks that have a factor each the elements are multiplied first, as on the way into a piece.
- */
+/* Of ranks that have a factor each elements are multiplied first, as on the way into a piece. */
 static struct ddpi_reduction reduction_of(const struct stretch *stretch, double *factors)
 {
     const struct ddpi_arena_op *op = stretch->op;

@@ -25,8 +25,7 @@ struct ddpi_edges {
     struct ddpi_meeting meeting; /* where they connect */
 };
 
-/* Make @edges such that it can be finished; then ready for edges. Finish it after a failure, too.
- */
+/* Make @edges such that it can be finished; then ready for edges. Finish it after failures, too. */
 void ddpi_edges_clear(struct ddpi_edges *edges);
 ddp_status ddpi_edges_init(struct ddpi_edges *edges, uint32_t world_size, struct ddp_error *err);
 void ddpi_edges_finish(struct ddpi_edges *edges);
@@ -66,8 +65,7 @@ static inline uint64_t ddpi_edges_wake_ms(const struct ddpi_edges *edges)
     return edges->open ? ddpi_meeting_wake_ms(&edges->meeting) : UINT64_MAX;
 }
 
-/* Accept ranks that connect, and go on with the own attempt: what becomes an edge takes its place.
- */
+/* Accept ranks that connect, and go on with the own attempt: new edges take their places. */
 ddp_status ddpi_edges_let_in(struct ddpi_edges *edges, struct ddp_error *err);
 
 /* Put what has arrived at the meeting into its place; takes it over in any case. */

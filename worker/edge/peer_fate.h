@@ -36,8 +36,7 @@ void ddpi_process_finish(struct ddpi_process *process);
 /* Whether it has ended, with all its threads. false if nothing is known. */
 bool ddpi_process_ended(const struct ddpi_process *process);
 
-/* The fate of a process whose connection has ended. Blocks for up to a second if there is no /proc.
- */
+/* The fate of a process whose connection has ended. Blocks up to a second without /proc. */
 enum ddpi_fate ddpi_process_fate(const struct ddpi_process *process);
 
 /* A question to the listener of a process whose connection has ended. */

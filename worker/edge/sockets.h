@@ -22,8 +22,7 @@ void ddpi_address_text(const struct sockaddr_storage *address, char text[DDPI_AD
 ddp_status ddpi_source_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
                                struct ddp_error *err);
 
-/* The first address of @host to which this machine has a route; sends nothing but queries of names.
- */
+/* The first address of @host to which this machine has a route; sends only queries of names. */
 ddp_status ddpi_target_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
                                struct ddp_error *err);
 

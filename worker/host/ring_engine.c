@@ -125,8 +125,7 @@ static ddp_status move_header_in(struct ddp_comm *comm, struct engine *engine)
                : DDP_OK;
 }
 
-/* What an operation on a GPU has its ranks tell each other has its call, but is nothing to check.
- */
+/* What an operation on a GPU has its ranks tell each other has its call, but is not checked. */
 static bool checks_result(const struct ddpi_task *task)
 {
     return task->call.finite_check && task->non_finite != NULL;

@@ -88,8 +88,7 @@ struct ddpi_greeting_terms {
     const uint8_t *acceptor_id;
 };
 
-/* One side of a greeting. Owns the connection, and the descriptors that came, until they are taken.
- */
+/* One side of a greeting. Owns the connection, and descriptors that came, until they are taken. */
 struct ddpi_greeting {
     int fd; /* -1 = none */
     bool local;

@@ -60,8 +60,7 @@ void ddpi_group_drop(struct ddp_comm *comm)
 
 /* ---- noting ---- */
 
-/* No order of messages that wait for each other has a place for a receive whose peer is not known.
- */
+/* No order of messages that wait for each other has a place for a receive of unknown peer. */
 static ddp_status check_source(const struct ddpi_memory *memory, const struct ddpi_call *call,
                                struct ddp_error *err)
 {

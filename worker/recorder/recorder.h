@@ -24,8 +24,7 @@ struct ddpi_recorder_group {
 /* NULL: @fd is not such memory, or there is no memory for the recorder. All functions take NULL. */
 struct ddpi_recorder *ddpi_recorder_open(int fd, const struct ddpi_recorder_group *group);
 
-/* The same for a communicator that this process makes from the one of @parent, which may be NULL.
- */
+/* The same for a communicator that this process makes from @parent's, which may be NULL. */
 struct ddpi_recorder *ddpi_recorder_open_child(const struct ddpi_recorder *parent,
                                                const struct ddpi_recorder_group *group);
 

@@ -30,8 +30,7 @@ struct ddpi_rank_end {
 
 bool ddpi_rank_failed(const struct ddpi_rank_end *end);
 
-/* Whether the failure @end may follow from that of another rank, which is not known to have ended.
- */
+/* Whether the failure @end may follow from that of another rank, not known to have ended. */
 bool ddpi_rank_end_follows(const struct ddpi_rank_end *end);
 
 /* Whether to name @a rather than @b. */

@@ -67,8 +67,7 @@ unsigned long perf_memory_kib(pid_t pid, const char *field);
 /* The number of children of all threads of @pid, and the pid of one; 0: none. */
 size_t perf_children(pid_t pid, pid_t *ret_one);
 
-/* The path of the program @name: @given if not NULL; else next to this program; else found in PATH.
- */
+/* The path of the program @name: @given unless NULL; else next to this program; else in PATH. */
 void perf_find_program(const char *name, const char *given, char *path, size_t size);
 
 /* Processor time of the main thread of @pid; 0 if the kernel does not record it. */

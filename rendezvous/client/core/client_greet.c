@@ -83,8 +83,7 @@ static bool is_sealed(const struct ddpi_greet *greet, const struct ddpi_buf *in)
            ddpi_frame_get(ddpi_buf_head(in), &header) && header.type == DDPI_FRAME_REFUSAL;
 }
 
-/* Parse the next frame, which must have @type or be a refusal; *@ret_need is 0 if it is complete.
- */
+/* Parse the next frame, which must have @type or be a refusal; *@ret_need: 0 if it is complete. */
 static ddp_status next_frame(struct ddpi_greet *greet, const struct ddpi_buf *in,
                              enum ddpi_frame_type type, struct ddpi_client_frame *ret,
                              size_t *ret_need, struct ddp_error *err)

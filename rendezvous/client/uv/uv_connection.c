@@ -100,8 +100,7 @@ static void on_socket_closed(uv_handle_t *handle)
     store->settle(store);
 }
 
-/* To the server, an end of file would mean that this process has ended, and with it its sessions.
- */
+/* To the server, an end of file would mean that this process and its sessions have ended. */
 static void close_socket(ddp_store_uv *store)
 {
     ddpi_sm_move(&store->link, UV_LINK_CLOSING);

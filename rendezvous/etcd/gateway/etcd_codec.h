@@ -28,8 +28,7 @@ enum ddpi_etcd_code {
     DDPI_ETCD_TOKEN = 16, /* the token of a user is not valid any more */
 };
 
-/* ---- requests: all return false, with @buf useless, if its limit or memory does not suffice ----
- */
+/* ---- requests: all return false, with @buf useless, if its limit or memory does not suffice -- */
 
 bool ddpi_etcd_put_text(struct ddpi_buf *buf, const char *text);
 /* "name":"base64 of @bytes" */

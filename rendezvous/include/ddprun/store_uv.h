@@ -43,8 +43,7 @@ struct ddp_store_uv_hooks {
     /* A watched key has changed. DDP_STORE_EVENT_LOST with a value is the last event of its watch;
      * the value says why it has ended. */
     void (*event)(void *data, ddp_store_uv *store, const struct ddp_store_event *event);
-    /* The state of the connection has changed; @why is a sentence, "" for DDP_STORE_UV_CONNECTED.
-     */
+    /* The connection's state has changed; @why is a sentence, "" for DDP_STORE_UV_CONNECTED. */
     void (*state)(void *data, ddp_store_uv *store, enum ddp_store_uv_state state, const char *why);
     /* A session of DDP_STORE_KEEP or DDP_STORE_HOLD has ended, and its keys are deleted. */
     void (*session_ended)(void *data, ddp_store_uv *store, const struct ddp_store_session *session);

@@ -173,8 +173,7 @@ ddp_status ddpi_share_export(const struct ddpi_shares *shares, const struct ddpi
                : ddpi_cuda_error(cuda, err, result, "export GPU memory to another process");
 }
 
-/* Peer access within a process covers memory of cuMemAlloc(), but neither virtual memory nor pools.
- */
+/* Peer access within a process covers memory of cuMemAlloc(), not virtual memory, nor pools. */
 bool ddpi_offer_suits(const struct ddpi_offer *offer, const struct ddpi_offer *reader)
 {
     if (offer->address == 0)

@@ -151,8 +151,7 @@ ddp_status ddpi_buckets_settle(struct ddp_reducer *reducer, struct ddp_error *er
 
 /* ---- reducer_unused.c: gradients that a step does not use ---- */
 
-/* Let zeros take part for @parameter, from ddpi_fill_parked() on; DDP_E_NOMEM: nothing has changed.
- */
+/* Let zeros take part for @parameter, from ddpi_fill_parked() on; DDP_E_NOMEM: nothing changed. */
 ddp_status ddpi_park(struct ddp_reducer *reducer, uint32_t parameter, struct ddp_error *err);
 /* Before @bucket is reduced: make the zeros for its parked parameters. */
 ddp_status ddpi_fill_parked(struct ddpi_bucket *bucket, struct ddp_error *err);

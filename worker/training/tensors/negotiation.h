@@ -85,8 +85,7 @@ ddp_status ddpi_negotiation_take(struct ddpi_negotiation *negotiation, uint32_t 
 /* Find what has become ready, after the lists of all ranks were taken. DDP_E_NOMEM: as above. */
 ddp_status ddpi_negotiation_settle(struct ddpi_negotiation *negotiation, struct ddp_error *err);
 
-/* Whether @rank, which has joined, takes part in @request: its elements are zero, or it gives none.
- */
+/* Whether @rank, which has joined, takes part in @request: its elements are 0, or it gives none. */
 bool ddpi_negotiation_takes_part(const struct ddpi_negotiation *negotiation, uint32_t rank,
                                  const struct ddpi_tensor_request *request);
 
