@@ -75,16 +75,12 @@ static ddp_status make_below(struct logdir *dir, const char *base, bool asked, c
     return status;
 }
 
-/* Error files are small and are gone with the job: they need no disk, where the removal of a
- * directory can take milliseconds. */
-static ddp_status make_temporary(struct logdir *dir, struct ddp_error *err)
+/* Not in memory: logind empties /dev/shm of a user who logs out, and programs that run out of room
+ * there could not say so in their error files. */
+static const char *temporary_base(void)
 {
     const char *base = getenv("TMPDIR");
-    bool given = base != NULL && *base != '\0';
-    if (!given && !dir->kept &&
-        make_below(dir, "/dev/shm", false, "ddprun", "TMPDIR", err) == DDP_OK)
-        return DDP_OK;
-    return make_below(dir, given ? base : "/tmp", false, "ddprun", "TMPDIR", err);
+    return base != NULL && *base != '\0' ? base : "/tmp";
 }
 
 ddp_status logdir_open(struct logdir *dir, const char *base, const char *run_id, bool keep,
@@ -96,7 +92,7 @@ ddp_status logdir_open(struct logdir *dir, const char *base, const char *run_id,
     if (base != NULL && strcmp(base, "/dev/null") == 0)
         return DDP_OK;
     if (base == NULL)
-        return make_temporary(dir, err);
+        return make_below(dir, temporary_base(), false, "ddprun", "TMPDIR", err);
     if (strchr(run_id, '/') != NULL)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "the job id '%s' contains '/', so it cannot be the name of a log "

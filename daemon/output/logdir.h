@@ -6,8 +6,8 @@
  *                                                                       /error.json
  *                                                       /filtered_{stdout,stderr}.log
  *     <log-dir>/latest  leads to the one that was made last
- * Otherwise there are only error files, in a directory that is removed at the end: below TMPDIR, or
- * in memory without TMPDIR. With --log-dir=/dev/null there is no directory at all.
+ * Otherwise only error files are kept, in a directory below TMPDIR that is removed at the end. With
+ * --log-dir=/dev/null there is no directory at all.
  */
 #ifndef DAEMON_LOGDIR_H
 #define DAEMON_LOGDIR_H
