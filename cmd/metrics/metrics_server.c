@@ -448,7 +448,7 @@ static void listen_for_requests(struct metrics_server *server)
         return;
     }
     ddpi_listen_name(server->config->fd, address, sizeof address, &port);
-    membership_note(server->membership, "the job is shown at http://%s/", address);
+    membership_say(server->membership, "the job is shown at http://%s/", address);
 }
 
 void metrics_server_open(struct metrics_server *server, uv_loop_t *loop,

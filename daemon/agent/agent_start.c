@@ -100,7 +100,10 @@ static void enter_running(struct agent *agent)
     agent->hooks.started(agent->hooks.ctx);
     say_what_was_saved(agent);
     warm_process_begin(&agent->warm);
-    uv_timer_start(&agent->timer, on_workers_last, LATER_MS, 0);
+    if (agent->gpus.begun)
+        watch_gpus(agent); /* what it knows of an earlier generation is over */
+    else
+        uv_timer_start(&agent->timer, on_workers_last, LATER_MS, 0);
 }
 
 void agent_on_starter_over(void *ctx, ddp_status status)

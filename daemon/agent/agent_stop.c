@@ -202,10 +202,10 @@ static bool is_no_manager(void *ctx, const struct ddpi_proc_stat *stat)
 static void say_what_is_killed(struct agent *agent, const struct left_over *left)
 {
     if (agent->cause == AGENT_CAUSE_NONE && left->count > 0)
-        logmux_note(&agent->mux,
-                    "processes that the workers have left running are killed, %u in all: %s; a "
-                    "worker that needs them must wait for them before it ends",
-                    left->count, left->names);
+        logmux_say(&agent->mux,
+                   "processes that the workers have left running are killed, %u in all: %s; a "
+                   "worker that needs them must wait for them before it ends",
+                   left->count, left->names);
 }
 
 /* Kill all but managers, whose clients may be among those that are killed. */

@@ -105,11 +105,10 @@ static void say_other_command(struct membership *membership, const struct ddp_ro
     if (seat->text[0] == '\0' || strcmp(seat->text, membership->other_command) == 0)
         return;
     memcpy(membership->other_command, seat->text, sizeof membership->other_command);
-    logmux_note(
-        &membership->agent.mux,
-        "%s and this node '%s', in one job without a name; if these are two jobs, give each "
-        "its own --rdzv-id=NAME",
-        seat->text, membership->member.says.command);
+    logmux_say(&membership->agent.mux,
+               "%s and this node '%s', in one job without a name; if these are two jobs, give each "
+               "its own --rdzv-id=NAME",
+               seat->text, membership->member.says.command);
 }
 
 static void on_member_start(void *ctx, const struct ddp_round_seat *seat)

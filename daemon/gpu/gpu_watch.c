@@ -138,6 +138,7 @@ void gpu_watch_begin(struct gpu_watch *watch, const pid_t *pids, uint32_t count,
     } else if (board != NULL) {
         pthread_mutex_lock(&board->lock);
         memcpy(board->pids, pids, count * sizeof *pids);
+        board->uses_count = 0;
         board->starts++;
         pthread_cond_signal(&board->wake);
         pthread_mutex_unlock(&board->lock);

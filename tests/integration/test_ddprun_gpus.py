@@ -176,6 +176,18 @@ class Report(GpuCase):
         err = self.fail(script=f"sh -c '{inner}'; exit 5")
         self.assertIn('its GPU: GPU 1 (NVIDIA T9, GPU-1a56a4bc), 1.0 GiB in use', err)
 
+    def test_has_nothing_of_an_earlier_generation(self):
+        job = self.start_on_gpus('--max-restarts=1', '--gpu-memory-timeout=0', 'sh', '-c',
+                                 '[ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 6; ' + TAKE + UNTIL + 'exit 5')
+        self.await_calls('nvmlEventSetWait_v2')
+        wait_until((self.nvml / 'processes').exists, 'the worker')
+        self.await_look()
+        (self.folder / 'go0').touch()
+        self.assertEqual(job.wait(), 6, job.err)
+        first, second = job.err.split('failed first: exit code 6')
+        self.assertIn('1.0 GiB in use', first)
+        self.assertIn('by its local rank; it was not seen there', second)
+
     def test_falls_back_to_the_local_rank(self):
         err = self.fail(script=UNTIL + 'exit 5', CUDA_VISIBLE_DEVICES='3,2')
         self.assertIn('its GPU: GPU 2 (NVIDIA T9, GPU-2a56a4bc), by its local rank', err)
