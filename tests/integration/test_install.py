@@ -12,12 +12,14 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from fnmatch import fnmatch
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import ROOT, clean_environment
 from documents import block
+from installed import Installed
 from strangers import STRANGER, needs_strangers, reachable
 
 BUILD = ROOT / 'build'
@@ -100,6 +102,18 @@ class Install(unittest.TestCase):
                'PKG_CONFIG_SYSROOT_DIR': str(stage), 'PKG_CONFIG_PATH': f'{stage}/usr/lib/pkgconfig',
                'PKG_CONFIG_ALLOW_SYSTEM_CFLAGS': '1', 'PKG_CONFIG_ALLOW_SYSTEM_LIBS': '1'}
         self.assertIn('rank 3 of 4: 4', self.run_in(bare, f'set -e\n{self.compile_and_run}', **env))
+        Installed(self, stage / 'usr/bin', env).try_all()
+        self.in_packages(stage)
+
+    def in_packages(self, stage):
+        """Each file that is installed is in a Debian package."""
+        lists = ''.join(path.read_text() for path in (ROOT / 'debian').glob('*.install'))
+        patterns = [line.split()[0] for line in lists.splitlines() if line]
+        for path in stage.rglob('*'):
+            # Debian's libraries are in a folder of their architecture.
+            name = re.sub(r'^usr/lib/(lib|pkgconfig|ddprun)', r'usr/lib/x/\1', str(path.relative_to(stage)))
+            found = any(fnmatch(name, pattern) or fnmatch(name, pattern + '/*') for pattern in patterns)
+            self.assertTrue(path.is_dir() or found, f'{name} is in no debian/*.install')
 
 
 if __name__ == '__main__':

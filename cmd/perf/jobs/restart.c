@@ -61,6 +61,7 @@ static bool start_node(struct ours *ours, uint32_t node, bool forks, struct ddp_
     if (ours->nnodes != NULL) {
         snprintf(nnodes, sizeof nnodes, "--nnodes=%s", ours->nnodes);
         words[count++] = nnodes;
+        words[count++] = "--rdzv-id=restart"; /* the store is a ddprund */
         words[count++] = ours->endpoint;
         words[count++] = ours->lease;
     }
