@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import glob
 import os
 
 from . import interface
@@ -31,28 +32,39 @@ def _files(name: str) -> Iterator[str]:
     folders = list(BESIDE)
     folders += [folder for folder in os.environ.get(VARIABLE, '').split(os.pathsep) if folder]
     for folder in folders:
-        for file in (f'lib{name}.so', f'lib{name}.so.0', f'lib{name}.so.{VERSION}'):
-            path = os.path.join(folder, file)
-            if os.path.exists(path):
-                yield path
-                break
+        yield from sorted(glob.glob(os.path.join(glob.escape(folder), f'lib{name}.so*')))[:1]
     yield f'lib{name}.so.0'
 
 
 def _load(name: str, calls: dict[str, list[object]], others: dict[str, tuple[object, list[object]]]) -> ctypes.CDLL:
-    path = next(_files(name))
+    path = find(name)
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
-        raise LibraryError(
-            f'lib{name} {VERSION} was not found ({error}): install it (make install), install the package as a wheel, '
-            f'which has it, or name the folder that has it in {VARIABLE}') from None
+        raise LibraryError(_why_not(name, path, str(error))) from None
     _check_version(library, path, VERSION_CALLS[name])
     declared = {call: (ctypes.c_int, [*arguments, ctypes.POINTER(CError)]) for call, arguments in calls.items()}
     for call, (result, arguments) in {**declared, **others}.items():
         function = getattr(library, call)
         function.restype, function.argtypes = result, arguments
     return library
+
+
+def find(name: str) -> str:
+    """The path of the library, or its name for the loader."""
+    return next(_files(name))
+
+
+def _why_not(name: str, path: str, problem: str) -> str:
+    """The loader names the file that it did not find, which need not be the one that it was asked for."""
+    needed = problem.partition(':')[0]
+    if 'cannot open shared object file' in problem and needed != path:
+        return (f'lib{name} {VERSION} is there ({path}), but a library that it needs is not: {needed}; install that, or '
+                f'build the package where it is used')
+    if os.path.exists(path):
+        return f'lib{name} {VERSION} is there, but cannot be loaded ({problem}); install the package once more'
+    return (f'lib{name} {VERSION} was not found ({problem}): install it (make install), install the package as a wheel, '
+            f'which has it, or name the folder that has it in {VARIABLE}')
 
 
 def _check_version(library: ctypes.CDLL, path: str, function: str) -> None:

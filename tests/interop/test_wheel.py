@@ -8,6 +8,7 @@ Skipped (77) where pip cannot get what the build needs, unless DDPRUN_INTEROP=1 
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import ROOT, DdprunCase, clean_environment
+from installed import Installed
 from skip import skip_program
 
 TORCH_PYTHON = os.environ.get('INTEROP_PYTHON', '')
@@ -112,9 +114,20 @@ class Wheel(DdprunCase):
 
     def test_name_and_contents(self):
         self.assertRegex(self.wheel.name, r'^ddprun-[\d.]+-py3-none-linux_\w+\.whl$')
-        for program in ('ddprun', 'ddprund', 'ddpctl'):
-            done = run(self.bin / program, '--version')
-            self.assertEqual(done.returncode, 0, done.stdout)
+        for path in ('man/man1/ddprun.1', 'man/man8/ddprund.8', 'bash-completion/completions/ddpctl'):
+            self.assertTrue((self.bin.parent / 'share' / path).exists(), path)
+        Installed(self, self.bin, self.env).try_all()
+
+    def test_it_needs_no_libraries_of_others(self):
+        """But libpmix, which programs of Open MPI have."""
+        files = [*self.bin.glob('ddp*'), *self.bin.parent.glob('lib/python*/site-packages/.ddprun*/*')]
+        needed = {}
+        for file in files:
+            for library in re.findall(r'NEEDED.*\[(.*)\]', run('readelf', '-d', file).stdout):
+                needed.setdefault(library, set()).add(file.name)
+        self.assertGreaterEqual(len(files), 11)
+        self.assertEqual(needed.pop('libpmix.so.2', {'ddprun-pmix'}), {'ddprun-pmix'})
+        self.assertLessEqual(set(needed), {'libc.so.6', 'libm.so.6', 'ld-linux-x86-64.so.2', 'ld-linux-aarch64.so.1'}, needed)
 
     def test_ranks_reduce(self):
         self.assertEqual(self.run_ranks(4, WORKER).count('sum 6.0 True'), 4)

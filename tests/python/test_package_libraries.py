@@ -48,6 +48,18 @@ class Finding(unittest.TestCase):
         self.assertIn('LibraryError: libddpcomm', done.stdout)
         self.assertIn('DDPRUN_LIBRARY_PATH', done.stdout)
 
+    def test_a_library_that_another_one_needs_is_missing(self):
+        compiler = shutil.which('cc') or self.skipTest('a C compiler is missing (Debian package gcc)')
+        needed, library = self.folder / 'libneeded.so.7', self.folder / 'libddpcomm.so.0'
+        for source, words in (('int needed(void) { return 1; }', ['-Wl,-soname,libneeded.so.7', '-o', needed]),
+                              ('int needed(void); const char *ddp_version(void) { return needed() ? "1" : "2"; }',
+                               [needed, '-o', library])):
+            subprocess.run([compiler, '-shared', '-fPIC', '-x', 'c', '-', '-x', 'none', *words], input=source, text=True,
+                           check=True)
+        needed.unlink()
+        done = python('import ddprun; ddprun.Communicator()', DDPRUN_LIBRARY_PATH=str(self.folder))
+        self.assertIn(f'is there ({library}), but a library that it needs is not: libneeded.so.7;', done.stdout)
+
     def test_a_library_of_another_version(self):
         compiler = shutil.which('cc') or self.skipTest('a C compiler is missing (Debian package gcc)')
         for name, source, said in (('ddpcomm', 'const char *ddp_version(void) { return "9.8.7"; }', 'is version 9.8.7'),
