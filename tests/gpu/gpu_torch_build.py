@@ -2,7 +2,7 @@
 """gpu_torch_build.py WORK - compiles the back end for the PyTorch that this Python has.
 
 WORK is the folder where gpu_build.py has compiled. Its objects become WORK/bin/libddpcomm.so.0, and the
-sources of python/ddprun/torch/native WORK/bin/libddptorch-MAJOR.MINOR.so. It needs a C++ compiler, and
+sources of python/ddprun/torch/native WORK/bin/libddptorch-MAJOR.MINOR-VERSION.so. It needs a C++ compiler, and
 neither meson nor pkg-config. Exit status 77: this Python has no PyTorch.
 
 Then name WORK/bin in DDPRUN_LIBRARY_PATH and DDPRUN_TORCH_LIBRARIES.
@@ -11,6 +11,7 @@ Then name WORK/bin in DDPRUN_LIBRARY_PATH and DDPRUN_TORCH_LIBRARIES.
 import concurrent.futures
 import importlib.util
 import os
+import runpy
 import sys
 from pathlib import Path
 
@@ -53,7 +54,8 @@ def build_back_end(work):
     folder = Path(torch.__file__).parent
     minor = '.'.join(torch.__version__.split('.')[:2])
     compiler, objects = compile_native(work, folder, torch.compiled_with_cxx11_abi())
-    back_end = library.parent / f'libddptorch-{minor}.so'
+    version = runpy.run_path(str(ROOT / 'python/ddprun/version.py'))['VERSION']
+    back_end = library.parent / f'libddptorch-{minor}-{version}.so'
     run([compiler, '-shared', '-Wl,-z,defs', '-o', back_end, *objects, f'-L{folder / "lib"}', f'-L{library.parent}',
          '-lddpcomm', '-ltorch', '-ltorch_cpu', '-lc10', f'-Wl,-rpath,{folder / "lib"}', '-Wl,-rpath,$ORIGIN'])
     return back_end

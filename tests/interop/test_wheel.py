@@ -58,6 +58,16 @@ with ddprun.Communicator() as comm:
             refused.append(str(error))
     print('arrays', matrix.sum(), halves[0], flags[0], tensor.sum().item(), narrow[4].item(), len(refused), refused, flush=True)
 '''
+BACK_END = '''
+import torch, torch.distributed as dist
+dist.init_process_group('ddp')
+tensor = torch.ones(3)
+dist.all_reduce(tensor)
+loaded = {line.split()[-1] for line in open('/proc/self/maps') if 'libddpcomm' in line}
+form = type(dist.group.WORLD._get_backend(torch.device('cpu'))).__name__
+print('form', form, tensor[0].item(), len(loaded), 'library', flush=True)
+dist.destroy_process_group()
+'''
 BY_TORCHS_STORE = '''
 import os
 from datetime import timedelta
@@ -91,7 +101,11 @@ class Wheel(DdprunCase):
         cls.must(run(sys.executable, '-m', 'venv', cls.place / 'venv', env=env))
         cls.bin = cls.place / 'venv/bin'
         cls.lend_packages_of(TORCH_PYTHON)
-        cls.must(run(cls.bin / 'python', '-m', 'pip', 'install', '--no-deps', cls.wheel, env=env))
+        cls.install()
+
+    @classmethod
+    def install(cls):
+        cls.must(run(cls.bin / 'python', '-m', 'pip', 'install', '--no-deps', cls.wheel, env=clean_environment()))
 
     @classmethod
     def lend_packages_of(cls, python):
@@ -128,6 +142,31 @@ class Wheel(DdprunCase):
         self.assertGreaterEqual(len(files), 11)
         self.assertEqual(needed.pop('libpmix.so.2', {'ddprun-pmix'}), {'ddprun-pmix'})
         self.assertLessEqual(set(needed), {'libc.so.6', 'libm.so.6', 'ld-linux-x86-64.so.2', 'ld-linux-aarch64.so.1'}, needed)
+
+    def test_the_compiled_back_end(self):
+        """By what is in the wheel alone. It goes with the package, and one of another version is not used."""
+        if run(self.bin / 'python', '-c', 'import torch').returncode != 0:
+            self.skipTest("PyTorch is missing; 'scripts/setup interop' installs it")
+        build = [self.bin / 'python', '-m', 'ddprun.torch.build']
+        env = self.env | {'PKG_CONFIG': '/nowhere', 'PKG_CONFIG_PATH': '/nowhere'}
+        self.assertIn('usage: ', run(*build, '--help', env=env).stdout)
+        refused = run(*build, env=env | {'DDPRUN_TORCH_LIBRARIES': '/proc/nowhere'}).stdout
+        self.assertRegex(refused, r'\Addprun.torch.build: cannot write to /proc/nowhere \(.*name a folder of your own in')
+        self.must(run(*build, env=env))
+        out = self.run_ranks(2, BACK_END)
+        self.assertEqual(out.count('form Backend 2.0 1 library'), 2, out)
+        compiled, = self.bin.parent.glob('lib/python*/site-packages/ddprun/torch/libddptorch-*.so')
+        older = compiled.with_name(re.sub(r'-[^-]*$', '-0.0.9.so', compiled.name))
+        compiled.rename(older)
+        worker = self.write('worker.py', BACK_END)
+        job = self.run_job('--nproc-per-node=2', self.bin / 'python', worker, program=str(self.bin / 'ddprun'))
+        self.assertEqual(job.out.count('form PythonBackend 2.0 1 library'), 2, job.out + job.err)
+        self.assertEqual(job.err.count('was compiled for another version than'), 1, job.err)
+        older.rename(compiled)
+        self.must(run(self.bin / 'python', '-m', 'pip', 'uninstall', '--yes', 'ddprun', env=self.env))
+        self.addCleanup(self.install)
+        left = [path for path in self.bin.parent.rglob('*ddp*') if 'pycache' not in str(path)]
+        self.assertEqual(left, [])
 
     def test_ranks_reduce(self):
         self.assertEqual(self.run_ranks(4, WORKER).count('sum 6.0 True'), 4)

@@ -8,7 +8,9 @@ that is installed, and Python, which is slower and takes its place where that wa
 DDPRUN_TORCH_FORM=native or =python asks for one of them.
 """
 
+import functools
 import os
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -79,8 +81,17 @@ FORMS = {'native': _create_native, 'python': _create_python}
 _kept = []  # PyTorch keeps only the C++ half of an object where it wraps it (TORCH_DISTRIBUTED_DEBUG=DETAIL)
 
 
+@functools.cache
+def _best_form(tells):
+    """Where PyTorch is too old for the form in Python, what is wrong with the compiled one is an error."""
+    why = library.why_not() if library.version() >= OLDEST_FOR_PYTHON else ''
+    if why and tells:
+        warnings.warn(f'"ddp" does without its compiled part: {why}', RuntimeWarning, stacklevel=2)
+    return 'native' if library.path().exists() and not why else 'python'
+
+
 def _create(options, _):
-    form = os.environ.get('DDPRUN_TORCH_FORM') or ('native' if library.path().exists() else 'python')
+    form = os.environ.get('DDPRUN_TORCH_FORM') or _best_form(options.group_rank == 0)
     if form not in FORMS:
         raise ValueError(f"DDPRUN_TORCH_FORM is {form!r}; it can be native or python")
     return FORMS[form](options)

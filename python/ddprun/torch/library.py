@@ -1,6 +1,7 @@
 """The compiled part of the back end: where it lies, and how it is loaded.
 
-It is compiled for one minor version of PyTorch, whose classes it extends, so its name has that version in it.
+It is compiled for one minor version of PyTorch, whose classes it extends, and for one version of this package, whose
+library it calls. Its name has both in it, so one that is of another version is not loaded.
 """
 
 import os
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from .. import libraries
 from ..version import VERSION
 
 HERE = Path(__file__).resolve().parent
@@ -21,7 +23,24 @@ def version():
 
 def path():
     """The library for this version of PyTorch, in $DDPRUN_TORCH_LIBRARIES or beside this file."""
-    return Path(os.environ.get('DDPRUN_TORCH_LIBRARIES', HERE)) / 'libddptorch-{}.{}.so'.format(*version())
+    return Path(os.environ.get('DDPRUN_TORCH_LIBRARIES', HERE)) / 'libddptorch-{}.{}-{}.so'.format(*version(), VERSION)
+
+
+def others():
+    """Those for this version of PyTorch and another one of this package."""
+    return sorted(set(path().parent.glob('libddptorch-{}.{}[-.]*so'.format(*version()))) - {path()})
+
+
+def why_not():
+    """Why the library cannot be used, although it was compiled once; "": it can, or it was not."""
+    if not path().exists():
+        return f'{others()[-1]} was compiled for another version than {VERSION}: run "python -m ddprun.torch.build"' \
+            if others() else ''
+    try:
+        load()
+    except RuntimeError as error:
+        return str(error)
+    return ''
 
 
 def load():
@@ -30,6 +49,7 @@ def load():
     if not library.exists():
         raise RuntimeError(f'{library} does not exist: run "python -m ddprun.torch.build", which compiles the back end '
                            f'"ddp" for PyTorch {torch.__version__}')
+    libraries.comm()  # so that it finds that of the package, and not another one by the loader
     try:
         torch.ops.load_library(library)
         found = torch.ops.ddprun.version()
