@@ -143,6 +143,24 @@ class Wheel(DdprunCase):
         self.assertEqual(needed.pop('libpmix.so.2', {'ddprun-pmix'}), {'ddprun-pmix'})
         self.assertLessEqual(set(needed), {'libc.so.6', 'libm.so.6', 'ld-linux-x86-64.so.2', 'ld-linux-aarch64.so.1'}, needed)
 
+    def test_what_compiling_lacks_is_named(self):
+        """Where neither a compiler nor headers are found."""
+        env = self.env | {'PATH': self.path_of('sh', 'cat', 'dirname'), 'PKG_CONFIG_LIBDIR': '/nowhere'}
+        script = 'import wheel_of_root; wheel_of_root.get_requires_for_build_wheel()'
+        (self.folder / 'mesonpy.py').write_text('build_sdist = build_wheel = get_requires_for_build_sdist = None')
+        done = run(sys.executable, '-c', script, env=env | {'PYTHONPATH': f'{ROOT}/python:{self.folder}'})
+        self.assertEqual(done.returncode, 1, done.stdout)
+        for name in ('gcc', 'libuv1-dev', 'libjansson-dev', 'libsodium-dev', 'libhwloc-dev', 'libsqlite3-dev'):
+            self.assertRegex(done.stdout, f'apt-get install .* {name}')
+
+    def path_of(self, *programs):
+        """A folder that has these alone."""
+        folder = self.folder / 'few'
+        folder.mkdir()
+        for program in programs:
+            (folder / program).symlink_to(shutil.which(program))
+        return str(folder)
+
     def test_the_compiled_back_end(self):
         """By what is in the wheel alone. It goes with the package, and one of another version is not used."""
         if run(self.bin / 'python', '-c', 'import torch').returncode != 0:
