@@ -53,6 +53,22 @@ void ddpctl_choose_token(struct ddp_store_options *options, char **ret_home_toke
     options->token_file = *ret_home_token;
 }
 
+ddp_status ddpctl_advise_token(const struct ddp_store_options *options, ddp_status status,
+                               struct ddp_error *err)
+{
+    /* Without a token the store says by itself what to do. */
+    if (status != DDP_E_DENIED || strstr(err->msg, ": denied") == NULL)
+        return status;
+    if (options->token_fd != 0)
+        return ddpi_error_advise(err, status, "the key of descriptor %d is not one for this store",
+                                 options->token_fd);
+    return ddpi_error_advise(
+        err, status,
+        "most likely its token differs from %s: copy the file that 'ddpctl token show-path' names "
+        "on the store's machine over that one",
+        options->token_file);
+}
+
 /* ---- output ---------------------------------------------------------------------------------- */
 
 /* Length of the printable UTF-8 character at @at; 0: invalid UTF-8 or a control character. */

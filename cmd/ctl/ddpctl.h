@@ -72,4 +72,9 @@ ddp_status ddpctl_print_json(json_t *object, struct ddp_error *err);
  * stores on this machine do not require. The caller frees *@ret_home_token after @options. */
 void ddpctl_choose_token(struct ddp_store_options *options, char **ret_home_token);
 
+/* If @status, of connecting with @options, is that the store denies it, add to @err what to do.
+ * Returns @status. */
+ddp_status ddpctl_advise_token(const struct ddp_store_options *options, ddp_status status,
+                               struct ddp_error *err);
+
 #endif

@@ -262,7 +262,8 @@ static ddp_status run_job_verb(const struct verb *verb, struct ddpctl_job_call *
         options.connect_timeout_ms =
             timeout_ms > CONNECT_MIN_MS ? (uint32_t)timeout_ms : CONNECT_MIN_MS;
     ddpctl_choose_token(&options, &home_token);
-    ddp_status status = ddp_store_connect(&options, &call->store, err);
+    ddp_status status =
+        ddpctl_advise_token(&options, ddp_store_connect(&options, &call->store, err), err);
     if (status == DDP_OK) {
         call->deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), timeout_ms);
         status = verb->run(call, err);
@@ -283,12 +284,31 @@ static int report_exit(ddp_status status, const struct ddp_error *err)
     return (int)ddpctl_exit_of(status);
 }
 
+static bool takes(const struct verb *verb, const struct option *option)
+{
+    bool is_drains = strcmp(option->name, "undo") == 0 || strcmp(option->name, "force") == 0;
+    if (is_drains)
+        return verb->run == ddpctl_job_drain;
+    if (strcmp(option->group, CHANGES) == 0)
+        return verb->changes;
+    if (strcmp(option->group, RECORDS) == 0)
+        return verb->run == ddpctl_job_dump;
+    return verb->run != ddpctl_job_top || strcmp(option->name, "json") != 0;
+}
+
 static void print_job_help(const struct verb *verb)
 {
+    struct option taken[sizeof table / sizeof *table];
+    struct option_table own = ddpctl_job_table;
+    own.options = taken;
+    own.count = 0;
+    for (size_t i = 0; i < ddpctl_job_table.count; i++)
+        if (takes(verb, &table[i]))
+            taken[own.count++] = table[i];
     printf("usage: ddpctl %s [OPTIONS] %s\n\n%s\n", verb->name, verb->words, verb->help);
     if (verb->changes)
         puts("JOB may be omitted if the store has only one job.");
-    options_print_help(&ddpctl_job_table, stdout);
+    options_print_help(&own, stdout);
 }
 
 int ddpctl_job(int argc, char **argv)

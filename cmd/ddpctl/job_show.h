@@ -11,6 +11,10 @@
 /* Print the job's properties, then a line for each node. False: out of memory. */
 bool job_show_text(const struct job_view *view, FILE *out);
 
+/* The same within 80 columns, unless names are long: counts the workers, and has a line for each
+ * one that is stopped, or has failed. */
+bool job_show_brief(const struct job_view *view, FILE *out);
+
 /* The job's state as a predicate to print after its name: "is over, ...". */
 void job_show_state(const struct job_view *view, char *text, size_t size);
 

@@ -210,29 +210,90 @@ static void put_ranks(const struct job_view *view, const struct job_node *node, 
         fprintf(out, "%u-%u", first, first + node->says.nproc - 1);
 }
 
+/* "3359 running", "3360 exited 3". */
+static void put_worker(const struct worker_status *worker, FILE *out)
+{
+    fprintf(out, "%d %s", worker->pid, worker_status_state_name(worker->state));
+    if (worker->state == WORKER_STATUS_EXITED)
+        fprintf(out, " %u", worker->exit_code);
+    else if (worker->state == WORKER_STATUS_KILLED)
+        fprintf(out, " %s", worker->signal);
+}
+
 static void put_workers(const struct job_view *view, const struct job_node *node, FILE *out)
 {
     struct worker_status worker;
     const char *at = node->workers, *before = "";
     (void)view;
     for (size_t left = node->workers_len; worker_status_next(&at, &left, &worker); before = ", ") {
-        fprintf(out, "%s%d %s", before, worker.pid, worker_status_state_name(worker.state));
-        if (worker.state == WORKER_STATUS_EXITED)
-            fprintf(out, " %u", worker.exit_code);
-        else if (worker.state == WORKER_STATUS_KILLED)
-            fprintf(out, " %s", worker.signal);
+        fputs(before, out);
+        put_worker(&worker, out);
     }
     if (*before == '\0')
         putc('-', out);
 }
 
-static const struct column {
+static bool is_exception(const struct worker_status *worker)
+{
+    return worker->state == WORKER_STATUS_KILLED || worker->state == WORKER_STATUS_STOPPED ||
+           (worker->state == WORKER_STATUS_EXITED && worker->exit_code != 0);
+}
+
+/* How many there are in each state that is no exception. */
+static void put_worker_counts(const struct job_view *view, const struct job_node *node, FILE *out)
+{
+    static const enum worker_status_state ordinary[] = {
+        WORKER_STATUS_RUNNING, WORKER_STATUS_STOPPING, WORKER_STATUS_EXITED};
+    unsigned counts[WORKER_STATUS_KILLED + 1] = {0};
+    struct worker_status worker;
+    const char *at = node->workers, *before = "";
+    (void)view;
+    for (size_t left = node->workers_len; worker_status_next(&at, &left, &worker);)
+        counts[worker.state] += !is_exception(&worker);
+    for (size_t i = 0; i < sizeof ordinary / sizeof *ordinary; i++) {
+        if (counts[ordinary[i]] == 0)
+            continue;
+        fprintf(out, "%s%u %s", before, counts[ordinary[i]], worker_status_state_name(ordinary[i]));
+        before = ", ";
+    }
+    if (*before == '\0')
+        putc('-', out);
+}
+
+/* A line for each exception of a node. */
+static void put_exceptions(const struct job_node *node, FILE *out)
+{
+    struct worker_status worker;
+    const char *at = node->workers;
+    for (size_t left = node->workers_len; worker_status_next(&at, &left, &worker);)
+        if (is_exception(&worker)) {
+            fprintf(out, "        rank %u: ", worker.rank);
+            put_worker(&worker, out);
+            putc('\n', out);
+        }
+}
+
+struct column {
     const char *heading;
     void (*put)(const struct job_view *view, const struct job_node *node, FILE *out);
-} columns[] = {{"NODE", put_rank},      {"NAME", put_node_name}, {"ADDRESS", put_node_address},
-               {"PHASE", put_phase},    {"ORDER", put_order},    {"RANKS", put_ranks},
-               {"WORKERS", put_workers}};
-enum { COLUMNS = sizeof columns / sizeof *columns };
+};
+
+static const struct column full[] = {
+    {"NODE", put_rank},      {"NAME", put_node_name}, {"ADDRESS", put_node_address},
+    {"PHASE", put_phase},    {"ORDER", put_order},    {"RANKS", put_ranks},
+    {"WORKERS", put_workers}};
+/* Those that fit into 80 columns. */
+static const struct column brief[] = {{"NODE", put_rank},   {"NAME", put_node_name},
+                                      {"PHASE", put_phase}, {"ORDER", put_order},
+                                      {"RANKS", put_ranks}, {"WORKERS", put_worker_counts}};
+enum { COLUMNS_MAX = sizeof full / sizeof *full };
+
+/* Columns, and how wide they are. */
+struct table {
+    const struct column *columns;
+    size_t count;
+    int width[COLUMNS_MAX];
+};
 
 /* The text of a cell, which the caller frees; NULL: out of memory. */
 static char *cell_of(const struct job_view *view, const struct job_node *node,
@@ -260,55 +321,68 @@ static int width_of(const char *text)
 }
 
 static bool measure_columns(const struct job_view *view, struct job_node *const *nodes,
-                            size_t count, int width[COLUMNS])
+                            size_t count, struct table *table)
 {
-    for (size_t c = 0; c < COLUMNS; c++)
-        width[c] = width_of(columns[c].heading);
+    for (size_t c = 0; c < table->count; c++)
+        table->width[c] = width_of(table->columns[c].heading);
     for (size_t i = 0; i < count; i++)
-        for (size_t c = 0; c < COLUMNS - 1; c++) {
-            char *cell = cell_of(view, nodes[i], &columns[c]);
+        for (size_t c = 0; c < table->count - 1; c++) {
+            char *cell = cell_of(view, nodes[i], &table->columns[c]);
             if (cell == NULL)
                 return false;
             int needs = width_of(cell);
-            width[c] = needs > width[c] ? needs : width[c];
+            table->width[c] = needs > table->width[c] ? needs : table->width[c];
             free(cell);
         }
     return true;
 }
 
-static void put_cell(FILE *out, size_t column, const char *text, const int width[COLUMNS])
+static void put_cell(FILE *out, const struct table *table, size_t column, const char *text)
 {
-    bool last = column == COLUMNS - 1;
-    fprintf(out, "  %s%*s", text, last ? 0 : width[column] - width_of(text), "");
+    bool last = column == table->count - 1;
+    fprintf(out, "  %s%*s", text, last ? 0 : table->width[column] - width_of(text), "");
     if (last)
         putc('\n', out);
 }
 
 static bool put_node(const struct job_view *view, const struct job_node *node,
-                     const int width[COLUMNS], FILE *out)
+                     const struct table *table, FILE *out)
 {
-    for (size_t c = 0; c < COLUMNS; c++) {
-        char *cell = cell_of(view, node, &columns[c]);
+    for (size_t c = 0; c < table->count; c++) {
+        char *cell = cell_of(view, node, &table->columns[c]);
         if (cell == NULL)
             return false;
-        put_cell(out, c, cell, width);
+        put_cell(out, table, c, cell);
         free(cell);
     }
+    if (table->columns == brief)
+        put_exceptions(node, out);
     return true;
+}
+
+static bool show_job_table(const struct job_view *view, struct table *table, FILE *out)
+{
+    size_t count;
+    struct job_node **nodes = job_view_order(view, &count);
+    bool done = nodes != NULL && measure_columns(view, nodes, count, table);
+    if (done)
+        put_job(view, out);
+    for (size_t c = 0; done && count > 0 && c < table->count; c++)
+        put_cell(out, table, c, table->columns[c].heading);
+    for (size_t i = 0; i < count && done; i++)
+        done = put_node(view, nodes[i], table, out);
+    ddpi_free(nodes);
+    return done;
 }
 
 bool job_show_text(const struct job_view *view, FILE *out)
 {
-    int width[COLUMNS];
-    size_t count;
-    struct job_node **nodes = job_view_order(view, &count);
-    bool done = nodes != NULL && measure_columns(view, nodes, count, width);
-    if (done)
-        put_job(view, out);
-    for (size_t c = 0; done && count > 0 && c < COLUMNS; c++)
-        put_cell(out, c, columns[c].heading, width);
-    for (size_t i = 0; i < count && done; i++)
-        done = put_node(view, nodes[i], width, out);
-    ddpi_free(nodes);
-    return done;
+    struct table table = {.columns = full, .count = sizeof full / sizeof *full};
+    return show_job_table(view, &table, out);
+}
+
+bool job_show_brief(const struct job_view *view, FILE *out)
+{
+    struct table table = {.columns = brief, .count = sizeof brief / sizeof *brief};
+    return show_job_table(view, &table, out);
 }

@@ -106,7 +106,7 @@ static ddp_status draw(const struct ddpctl_job_call *call, struct ddp_error *err
         return ddpi_error_nomem(err, 1);
     strftime(clock, sizeof clock, "%H:%M:%S", localtime_r(&now, &local));
     fprintf(out, "%s  %s  (q: quit)\n\n", call->options->endpoint, clock);
-    bool done = job_show_text(&call->view, out);
+    bool done = job_show_brief(&call->view, out);
     done &= fclose(out) == 0;
     if (done && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0)
         draw_lines(text, &size);

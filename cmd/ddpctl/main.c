@@ -28,7 +28,12 @@ int main(int argc, char **argv)
     } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
         print_verbs();
     } else {
-        fprintf(stderr, "ddpctl: unknown verb '%s'; 'ddpctl --help' lists the verbs\n", word);
+        if (argc < 2)
+            fputs("ddpctl: no verb is given, such as in 'ddpctl status'; 'ddpctl --help' lists the "
+                  "verbs\n",
+                  stderr);
+        else
+            fprintf(stderr, "ddpctl: unknown verb '%s'; 'ddpctl --help' lists the verbs\n", word);
         return DDPCTL_USAGE;
     }
     return fflush(stdout) == 0 ? DDPCTL_DONE : DDPCTL_FAILED;

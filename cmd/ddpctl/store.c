@@ -200,7 +200,8 @@ static ddp_status connect_and_run(const struct action *action, struct ddpctl_cal
 {
     if (action->connects)
         return action->run(call, err);
-    ddp_status status = ddp_store_connect(call->connect, &call->store, err);
+    ddp_status status = ddpctl_advise_token(
+        call->connect, ddp_store_connect(call->connect, &call->store, err), err);
     if (status != DDP_OK)
         return status;
     status = action->run(call, err);

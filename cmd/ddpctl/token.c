@@ -110,7 +110,8 @@ static ddp_status ask_store_number(const struct token_options *given, const char
                                               .flags = DDP_STORE_NO_RECONNECT |
                                                        (given->tls ? DDP_STORE_TLS : 0)};
     ddp_store *store;
-    ddp_status status = ddp_store_connect(&options, &store, err);
+    ddp_status status =
+        ddpctl_advise_token(&options, ddp_store_connect(&options, &store, err), err);
     if (status != DDP_OK)
         return status;
     if (!ddpi_store_met(store, ret_number))

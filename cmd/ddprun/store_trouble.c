@@ -37,8 +37,8 @@ static void denied(const struct multi_node_config *config, const char *why,
                  "over this one",
                  config->store, file, copy);
     else
-        snprintf(text, STORE_TROUBLE_TEXT, "the store at %s refuses this node: %s%s", config->store,
-                 why, file == NULL ? "; it may need the token that --no-auth leaves out" : "");
+        snprintf(text, STORE_TROUBLE_TEXT, "the store at %s refuses this node: %s", config->store,
+                 why);
 }
 
 void store_trouble_refused(const struct multi_node_config *config, ddp_status status,

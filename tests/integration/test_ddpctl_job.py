@@ -277,6 +277,7 @@ class Status(JobCase):
         self.assertIn(b'\x1b[?1049h', screen)
         self.node('b', '--max-restarts=2', nnodes='2:2')
         shows(b'job train is running generation 1')
+        shows(b' 2 running')
         self.assertTrue(all(len(line) <= 60 for line in re.findall(rb'\r\n([^\r\x1b]*)', bytes(screen))))
         os.write(main, b'q')
         shows(b'\x1b[?1049l')
@@ -445,8 +446,12 @@ class Status(JobCase):
                 self.assertEqual((got, out), (USAGE, b''), err)
                 self.assertRegex(err, r'\Addpctl: [^\n]+\n\Z')
         self.assertEqual(self.ctl(None, verb='stop')[0], USAGE)
-        for verb in ('status', 'stop', 'drain', 'scale'):
-            self.assertIn(f'usage: ddpctl {verb} ', self.text('--help', verb=verb))
+        for verb, has, lacks in (('status', '--json', '--wait'), ('stop', '--wait', '--undo'), ('drain', '--undo', '--last'),
+                                 ('scale', '--wait', '--force'), ('top', '--timeout', '--json'), ('dump', '--last', '--wait')):
+            text = self.text('--help', verb=verb)
+            self.assertIn(f'usage: ddpctl {verb} ', text)
+            self.assertIn(f' {has}', text)
+            self.assertNotIn(f' {lacks}', text.replace(lacks + '-timeout', ''))
 
     def test_a_store_that_is_not_there(self):
         with socket.socket() as taken:

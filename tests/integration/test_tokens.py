@@ -106,7 +106,8 @@ class Stores(DdprundCase):
         job = self.strict()
         other = self.home / 'other'
         self.token('make', f'--token-file={other}')
-        self.denied(job.endpoints[0], ': denied', f'--token-file={other}', '--role=worker',
+        self.denied(job.endpoints[0], f': denied; most likely its token differs from {other}: copy the file that '
+                    "'ddpctl token show-path' names", f'--token-file={other}', '--role=worker',
                     '--job=mine', 'get', 'k')
         job.read_until("worker of job 'mine'")
         stats = self.done(job.endpoints[0], self.with_token, 'stats').decode()

@@ -302,16 +302,52 @@ END_TEST
 
 /* ---- shown ----------------------------------------------------------------------------------- */
 
-static char *text_of(void)
+static char *shown_by(bool (*show)(const struct job_view *view, FILE *out))
 {
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
     ck_assert_ptr_nonnull(out);
-    ck_assert(job_show_text(&view, out));
+    ck_assert(show(&view, out));
     ck_assert_int_eq(fclose(out), 0);
     return text;
 }
+
+static char *text_of(void)
+{
+    return shown_by(job_show_text);
+}
+
+/* Each number of workers is one that runs, except those of @exceptions. */
+static void put_workers(unsigned node, unsigned count, const char *exceptions)
+{
+    char key[48], text[4096];
+    int len = 0;
+    snprintf(key, sizeof key, "round/train/node/%u", node);
+    for (unsigned i = 0; i < count; i++)
+        len += snprintf(text + len, sizeof text - (size_t)len, "%u %u %u running\n", i, i, 100 + i);
+    snprintf(text + len, sizeof text - (size_t)len, "%s", exceptions);
+    put(key, text);
+}
+
+START_TEST(shown_in_80_columns)
+{
+    put_all();
+    put_workers(9, 64, "64 64 3364 exited 0\n");
+    put_workers(4, 2, "2 2 40 stopping\n3 3 41 killed SIGKILL\n4 4 42 exited 3\n5 5 43 stopped\n");
+    char *text = shown_by(job_show_brief);
+    const char *table = strstr(text, "  NODE");
+    ck_assert_ptr_nonnull(table);
+    ck_assert_str_eq(table, "  NODE  NAME  PHASE      ORDER  RANKS  WORKERS\n"
+                            "  0     a     running 5  run    0-1    64 running, 1 exited\n"
+                            "  1     b     running 5  run    2-3    2 running, 1 stopping\n"
+                            "        rank 3: 41 killed SIGKILL\n"
+                            "        rank 4: 42 exited 3\n"
+                            "        rank 5: 43 stopped\n"
+                            "  -     s     idle       spare  -      -\n");
+    free(text);
+}
+END_TEST
 
 START_TEST(shown_to_people)
 {
@@ -444,8 +480,8 @@ Suite *test_suite(void)
     ADD_TESTS(tcase, names_of_jobs, a_job_from_its_keys, keys_of_others_tell_nothing,
               the_latest_value_counts, a_verdict_outlives_the_job, what_is_wanted, sizes,
               nodes_that_are_left, many_nodes_in_any_order, without_memory, shown_to_people,
-              nodes_that_are_left_out, what_strangers_wrote_is_masked, shown_to_programs,
-              shown_without_memory);
+              shown_in_80_columns, nodes_that_are_left_out, what_strangers_wrote_is_masked,
+              shown_to_programs, shown_without_memory);
     suite_add_tcase(suite, tcase);
     return suite;
 }

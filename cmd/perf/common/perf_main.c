@@ -74,12 +74,14 @@ int perf_main(const struct perf_program *program, int argc, char **argv)
         print_help(program);
         return 0;
     }
+    if (argc < 2) {
+        ddpi_error_set(&err, DDP_E_INVALID, "no benchmark is given; '%s --help' lists them",
+                       program->name);
+        return exit_with(EXIT_USAGE, program, &err);
+    }
     if (benchmark == NULL || operand != argc - shift) {
         ddpi_error_set(&err, DDP_E_INVALID, "'%s' is not a benchmark; '%s --help' lists them",
-                       benchmark != NULL ? argv[operand + shift]
-                       : argc > 1        ? argv[1]
-                                         : "",
-                       program->name);
+                       benchmark != NULL ? argv[operand + shift] : argv[1], program->name);
         return exit_with(EXIT_USAGE, program, &err);
     }
     return run_benchmark(program, benchmark, &perf);
