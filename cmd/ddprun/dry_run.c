@@ -82,8 +82,11 @@ static void print_environment(const struct plan *plan)
         size_t len = strcspn(*entry, "=");
         if (is_inherited(*entry))
             continue;
+        bool later = (*entry)[len + 1] == '\0' || strcmp(*entry, "MASTER_PORT=0") == 0;
         print_row(first ? "environment" : "", "%.*s=%s", (int)len, *entry,
-                  is_secret(*entry, len) ? "..." : *entry + len + 1);
+                  later                    ? "(chosen at the start)"
+                  : is_secret(*entry, len) ? "..."
+                                           : *entry + len + 1);
         first = false;
     }
     worker_env_free(envp);

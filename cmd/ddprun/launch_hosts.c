@@ -116,8 +116,8 @@ static ddp_status decide_nodes(struct launch *launch, const struct ddprun_option
     }
     if (!given(options->discovery) && min > count)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "--nnodes asks for %u nodes, but only %u hosts are listed", min,
-                              count);
+                              "--nnodes asks for %u nodes, but only %u host%s listed", min, count,
+                              count == 1 ? " is" : "s are");
     launch->head.min_nodes = launch->command.min_nodes = min;
     launch->head.max_nodes = launch->command.max_nodes = max;
     return DDP_OK;
@@ -172,10 +172,12 @@ static ddp_status decide_store(struct launch *launch, const struct ddprun_option
     }
     if (launch->hosts.count == 0 && route_to(launch->this_host, launch->store_host))
         return DDP_OK;
-    return ddpi_error_set(
-        err, DDP_E_INVALID,
-        "no host has a name that this machine can look up, so it does not know at "
-        "which of its addresses they reach it; give that as --local-addr");
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "this machine cannot look up %s'%s', perhaps an alias of ssh: give the "
+                          "address at which the hosts reach this machine as --local-addr=ADDRESS",
+                          launch->hosts.count > 0 ? "any of the hosts, such as " : "its own name, ",
+                          launch->hosts.count > 0 ? launch->hosts.entries[0].name
+                                                  : launch->this_host);
 }
 
 /* ---- what each host is told ------------------------------------------------------------------ */

@@ -21,7 +21,7 @@ static ddp_status parse_listen(const char *text, struct ddpi_endpoint *ret, stru
     if (text[strspn(text, "0123456789")] != '\0') {
         ddp_status status = ddpi_parse_endpoint(text, ret, err);
         return status == DDP_OK && !ret->has_port
-                   ? ddpi_error_set(err, DDP_E_INVALID, "'%s' has no port", text)
+                   ? ddpi_error_set(err, DDP_E_INVALID, "'%s' is neither PORT nor HOST:PORT", text)
                    : status;
     }
     ddp_status status = ddpi_parse_int(text, 0, UINT16_MAX, &port, err);

@@ -80,6 +80,18 @@ static bool several_nodes(const struct membership *membership)
     return membership->member.says.terms.max_nodes > 1;
 }
 
+static void say_ranks(struct agent *agent, const struct ddp_round_seat *seat)
+{
+    char ranks[48];
+    uint32_t first = seat->first_rank, nproc = agent->config->nproc;
+    if (nproc == 1)
+        snprintf(ranks, sizeof ranks, "worker is rank %u", first);
+    else
+        snprintf(ranks, sizeof ranks, "workers are ranks %u to %u", first, first + nproc - 1);
+    logmux_note(&agent->mux, "generation %" PRIu64 ": this node is %u of %u, its %s of %u",
+                seat->generation, seat->node_rank, seat->nodes, ranks, seat->world_size);
+}
+
 static void say_start(struct membership *membership, const struct ddp_round_seat *seat)
 {
     struct agent *agent = &membership->agent;
@@ -88,11 +100,7 @@ static void say_start(struct membership *membership, const struct ddp_round_seat
         logmux_note(&agent->mux, "starting all %u workers again (restart %u of %u)",
                     seat->world_size, seat->restarts, agent->config->max_restarts);
     if (several_nodes(membership))
-        logmux_note(&agent->mux,
-                    "generation %" PRIu64 ": this node is %u of %u, its workers are ranks %u to %u "
-                    "of %u",
-                    seat->generation, seat->node_rank, seat->nodes, seat->first_rank,
-                    seat->first_rank + nproc - 1, seat->world_size);
+        say_ranks(agent, seat);
     logmux_detail(&agent->mux, "job '%s', with its store at %s: starting %u worker%s of '%s'",
                   agent->config->run_id, agent->config->store, nproc, nproc == 1 ? "" : "s",
                   agent->config->program);
@@ -155,8 +163,13 @@ static void say_over(struct membership *membership, int exit_code, const char *w
         logmux_say(&agent->mux, "%s", why);
     if (agent->cause == AGENT_CAUSE_WORKER && config->max_restarts > 0 &&
         agent->seat.restarts == config->max_restarts)
-        logmux_say(&agent->mux, "giving up after %u restarts (--max-restarts=%u)",
-                   agent->seat.restarts, config->max_restarts);
+        logmux_say(&agent->mux, "giving up after %u restart%s (--max-restarts=%u)",
+                   agent->seat.restarts, agent->seat.restarts == 1 ? "" : "s",
+                   config->max_restarts);
+    const struct ddp_round_terms *terms = &membership->member.says.terms;
+    if (agent->cause == AGENT_CAUSE_WORKER && config->max_restarts == 0 &&
+        terms->min_nodes < terms->max_nodes)
+        logmux_say(&agent->mux, "no restart: --max-restarts is 0");
 }
 
 static void on_member_over(void *ctx, int exit_code, const char *why)

@@ -103,7 +103,7 @@ class Lists(HostsCase):
                                     (['-H', 'a', '--hostfile', file], 2, 'give one of them'),
                                     (['-H', 'a:1', '-np', '2'], 2, '-np', 'more slots than the 1'),
                                     (['-H', 'a', '--include=b'], 2, '--include', "'b' is not in the list"),
-                                    (['-H', 'a', '--nnodes=2'], 2, '--nnodes', 'only 1 hosts'),
+                                    (['-H', 'a', '--nnodes=2'], 2, '--nnodes', 'only 1 host is listed'),
                                     (['-H', 'a', '--standalone'], 2, '--standalone'),
                                     (['-H', 'a', '--rdzv-endpoint=b:1'], 2, '--rdzv-endpoint')):
             self.assert_sentence(self.job(*words, 'true'), code, *texts)
@@ -173,6 +173,10 @@ class Failures(HostsCase):
             self.assertEqual(job.err.count('could not be started'), 1, job.err)
             self.assertIn(f"ddprun: host '{host}' could not be started: exit code ", job.err)
             self.assertIn(text, job.err)
+
+    def test_names_that_only_ssh_knows(self):
+        job = self.run_job('--launcher', self.shell, '-H', 'alias.invalid:1,other.invalid:1', 'true')
+        self.assert_sentence(job, CONFIG, "any of the hosts, such as 'alias.invalid'", '--local-addr=ADDRESS')
 
     def test_a_host_that_answers_too_late(self):
         """It has been given up: its hello means nothing, and it ends with its leash."""

@@ -11,6 +11,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DdprunCase, in_order, probe
+from nodes import free_port
 
 SHOW = 'echo "$RANK $TORCHELASTIC_RESTART_COUNT $DDPRUN_STORE_PREFIX $DDPRUN_STORE $MASTER_PORT"'
 FAIL_ONCE = '[ $TORCHELASTIC_RESTART_COUNT -gt 0 ] || [ $RANK != 1 ] || exit 9'
@@ -40,7 +41,14 @@ class Restarts(DdprunCase):
     def test_none_by_default(self):
         job = self.run_job('sh', '-c', 'echo x; exit 3')
         self.assertEqual((job.code, job.out), (3, '[default0]:x\n'))
-        self.assertNotIn('restart', job.err.replace('--max-restarts', ''))
+        self.assertNotIn('restart', job.err)
+
+    def test_an_elastic_job_says_that_there_are_none(self):
+        job = self.run_job('--nnodes=1:2', '--settle=10ms', '--rdzv-id=j', f'--rdzv-endpoint=127.0.0.1:{free_port()}',
+                           'sh', '-c', 'exit 3')
+        self.assertEqual(job.code, 3, job.err)
+        self.assertIn('\nddprun: no restart: --max-restarts is 0\n', job.err)
+        self.assertIn('this node is 0 of 1, its worker is rank 0 of 1\n', job.err)
 
     def test_logs_and_error_files_of_all_attempts_are_kept(self):
         self.run_job('--max-restarts=2', '--tee=3', '--rdzv-id=j',

@@ -102,7 +102,7 @@ class Spellings(DdprunCase):
         job = self.run_job(*words, 'touch', 'it ran', env={'PET_MAX_RESTARTS': 3, 'PLAIN': 'x'})
         self.assertEqual((job.code, job.err), (0, 'ddprun: nothing is started (--dry-run)\n'))
         for text in ("touch 'it ran'\n", '--nproc-per-node=2  (command line)\n', '--max-restarts=3  (PET_MAX_RESTARTS)\n',
-                     'WORLD_SIZE=2\n', 'TORCHELASTIC_MAX_RESTARTS=3\n'):
+                     'WORLD_SIZE=2\n', 'TORCHELASTIC_MAX_RESTARTS=3\n', 'MASTER_PORT=(chosen at the start)\n'):
             self.assertIn(text, job.out)
         self.assertNotIn('PLAIN', job.out) # it is inherited
         self.assertEqual([path.name for path in self.folder.iterdir()], ['tmp'])
