@@ -551,7 +551,9 @@ ddp_status plan_metrics(struct plan *plan, const struct ddprun_options *options,
         .textfile = options->metrics_textfile,
         .token_file = given(options->metrics_token_file) ? options->metrics_token_file : NULL,
         .trust_local_users = options->trust_local_users};
-    return metrics_config_make(&plan->metrics, &wish, err);
+    ddp_status status = metrics_config_make(&plan->metrics, &wish, err);
+    plan->agent.shows_output = status == DDP_OK && plan->metrics.fd >= 0;
+    return status;
 }
 
 ddp_status plan_events(struct plan *plan, const struct ddprun_options *options,

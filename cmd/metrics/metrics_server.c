@@ -272,7 +272,12 @@ static unsigned show_tail(struct metrics_server *server, struct http_request *ht
     if (ddpi_parse_int(number, 0, (int64_t)agent->config->nproc - 1, &local_rank, NULL) != DDP_OK)
         return NOT_THERE;
     char text[TAIL_SIZE];
-    size_t len = tail_copy(&agent->workers[local_rank].streams[1].tail, text);
+    const struct worker_proc *worker = &agent->workers[local_rank];
+    const char *const *files = (const char *const *)worker->log_files;
+    size_t len = tail_copy(&worker->output, text);
+    if (len == 0 && (files[0] != NULL || files[1] != NULL))
+        len = (size_t)snprintf(text, sizeof text, "(its output goes to %s)\n",
+                               files[0] != NULL ? files[0] : files[1]);
     http_answer(http, HTTP_OK, text_type, text, len);
     return 0;
 }

@@ -5,7 +5,7 @@
  *     GET /healthz      200 in every phase, with the phase as text
  *     GET /metrics      for Prometheus (metrics_text.h)
  *     GET /status.json  the job, as ddpctl status --json shows it, and its latest generations
- *     GET /tail/RANK    the last lines that the worker of that local rank wrote to stderr
+ *     GET /tail/RANK    the last lines of the worker of that local rank, of stdout and stderr
  *
  * Over loopback any user of this machine gets the first three, and the user of the job all, unless
  * a token was named. Over another address all but the page and /healthz need the token as a bearer

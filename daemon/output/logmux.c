@@ -264,6 +264,8 @@ static void take_output(struct logmux_stream *stream, const char *base, size_t b
 {
     if (stream->keep_tail)
         tail_add(&stream->tail, base, bytes);
+    if (stream->shared != NULL)
+        tail_add(stream->shared, base, bytes);
     write_log_file(stream, base, bytes);
     if (stream->filter != NULL)
         linebuf_feed(&stream->filtered, base, bytes, 0, filter_one, stream);
@@ -379,6 +381,7 @@ ddp_status logmux_open(struct logmux *mux, struct logmux_stream *stream,
     stream->file_fd = sink->file_fd;
     stream->file_errno = 0;
     stream->keep_tail = sink->keep_tail;
+    stream->shared = sink->shared;
     stream->terminal = sink->terminal;
     stream->open = true;
     stream->closing = false;

@@ -68,7 +68,8 @@ struct logmux_stream {
     int file_fd;                   /* owned; -1: none */
     int file_errno;                /* the error that ended writing the file; 0: none */
     bool keep_tail;
-    bool terminal; /* the pipe is one */
+    struct tail *shared; /* borrowed: the end of this stream and others; NULL: none */
+    bool terminal;       /* the pipe is one */
     bool reading;
     bool open;    /* the handle exists */
     bool closing; /* uv_close was called */
@@ -79,6 +80,7 @@ struct logmux_sink {
     int console;
     int file_fd; /* owned by the stream once it is open */
     bool keep_tail;
+    struct tail *shared;        /* NULL: none */
     bool terminal;              /* instead of a pipe */
     struct line_filter *filter; /* NULL: none */
     struct logmux_opening opening;

@@ -82,6 +82,7 @@ struct agent_config {
     const char *error_file;        /* TORCHELASTIC_ERROR_FILE of ddprun; NULL or "": none */
     const struct logdir *logs;     /* open; its opener closes it */
     const struct event_log *event_log; /* open; its opener closes it; NULL: none */
+    bool shows_output;                 /* keep the end of what each worker writes, for a page */
     enum voice voice;                  /* how much the agent says */
     uint32_t nproc;                    /* workers of this node */
     const struct binding *binding;     /* the processors of each worker */

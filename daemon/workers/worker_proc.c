@@ -252,6 +252,7 @@ void worker_proc_reset(struct worker_proc *worker)
         ddpi_free(worker->log_files[i]);
         worker->log_files[i] = NULL;
     }
+    tail_clear(&worker->output);
     ddpi_free(worker->prefix);
     ddpi_free(worker->error_file);
     worker->prefix = worker->error_file = NULL;

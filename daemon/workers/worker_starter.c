@@ -64,12 +64,14 @@ static ddp_status connect_stream(const struct worker_starter *starter, struct wo
         *ret_fd = file_fd;
         return DDP_OK;
     }
-    if (wanted->hidden && !to_file && i == 0)
+    bool shown = starter->config->shows_output;
+    if (wanted->hidden && !to_file && i == 0 && !shown)
         return open_null(ret_fd, err);
     const struct logmux_sink sink = {.prefix = worker->prefix,
                                      .console = wanted->hidden ? -1 : i,
                                      .file_fd = file_fd,
                                      .keep_tail = i == 1,
+                                     .shared = shown ? &worker->output : NULL,
                                      .terminal = starter->config->pty,
                                      .filter = filtered ? filter : NULL};
     ddp_status status = logmux_open(starter->mux, &worker->streams[i], &sink, ret_fd, err);

@@ -130,6 +130,22 @@ class MetricsCase(DdprunCase):
 
 
 class OneNode(MetricsCase):
+    def test_the_last_lines_of_both_streams(self):
+        """Also those that the console does not show; those that go to a file alone are there."""
+        script = 'echo first; echo second >&2; echo third; echo "up $RANK" >&2; until [ -e end ]; do sleep 0.02; done'
+        job = self.job('--local-ranks-filter=0', worker=script)
+        job.read_until('up 0')
+        for rank in (0, 1):
+            wait_until(lambda: sorted(ask(self.port, f'/tail/{rank}')[1].split('\n')) ==  # two pipes are two orders
+                       sorted(['first', 'second', 'third', f'up {rank}', '']), f'all lines of rank {rank}')
+        self.end(job)
+
+    def test_where_the_lines_of_a_file_are(self):
+        job = self.job('--redirects=3', '--log-dir=logs', worker='touch up$RANK; ' + WORKER)
+        wait_until(lambda: all((self.folder / f'up{rank}').exists() for rank in (0, 1)), 'the workers')
+        self.assertRegex(ask(self.port, '/tail/1')[1], r'\A\(its output goes to logs/train_.{6}/attempt_0/1/stdout\.log\)\n\Z')
+        self.end(job)
+
     def test_what_is_shown(self):
         job = self.started('--max-restarts=1')
         status = self.status(lambda status: status['job'].get('state') == 'running' and
@@ -138,7 +154,7 @@ class OneNode(MetricsCase):
                          (1, 'running', 2, 'train'))
         self.assertEqual([event['generation'] for event in status['timeline']], [1])
         self.assertEqual(ask(self.port, '/healthz'), (200, 'ok running\n'))
-        self.assertEqual(ask(self.port, '/tail/1'), (200, 'up 1\n'))
+        self.assertEqual(ask(self.port, '/tail/1'), (200, 'up 1\n'))  # of stderr
         code, page = ask(self.port, '/')
         self.assertEqual(code, 200)
         self.assertIn('<title>ddprun</title>', page)
