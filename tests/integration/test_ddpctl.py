@@ -122,6 +122,10 @@ class Actions(WithStore):
         lines = dict(line.split() for line in self.run_ok('stats').decode().splitlines())
         self.assertEqual(lines.keys(), stats.keys())
 
+    def test_errors_have_the_key_as_it_was_given(self):
+        self.fails(TIMEOUT, "among them 'never'", 'wait', '--prefix=g1/', '--timeout=0', 'never')
+        self.fails(TIMEOUT, "among them 'g1/never'", 'wait', '--prefix=g1/', '--timeout=0', 'g1/never')
+
     def test_prefixes(self):
         self.run_ok('set', '--prefix=job/', 'key', 'value')
         self.assertEqual(self.run_ok('get', 'job/key'), b'value')

@@ -56,8 +56,8 @@ ddp_status ddpi_store_take_value(const ddp_store *store, struct call *call,
 ddp_status ddpi_store_call_error(const ddp_store *store, const struct call *call,
                                  const struct ddp_error *why, struct ddp_error *err)
 {
-    return ddpi_error_set(err, call->status, "%s at the store %s: %s",
-                          ddpi_op_name(call->request.message.op), store->target.endpoint, why->msg);
+    return ddpi_target_failure(&store->target, call->request.message.op, call->status, why->msg,
+                               err);
 }
 
 ddp_status ddpi_store_run(ddp_store *store, struct call *call, uint32_t timeout_ms,

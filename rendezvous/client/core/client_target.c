@@ -203,6 +203,25 @@ ddp_status ddpi_target_pack_clauses(const struct ddpi_target *target,
 
 /* --- answers and events --- */
 
+/* The server quotes keys with the prefix, which the caller has not written. */
+static void drop_prefix(const struct ddpi_target *target, char *text)
+{
+    char *at = target->prefix_len > 0 ? strstr(text, target->prefix) : NULL;
+    for (; at != NULL; at = *at != '\0' ? strstr(at + 1, target->prefix) : NULL)
+        if (at > text && at[-1] == '\'')
+            memmove(at, at + target->prefix_len, strlen(at + target->prefix_len) + 1);
+}
+
+ddp_status ddpi_target_failure(const struct ddpi_target *target, enum ddpi_op op, ddp_status status,
+                               const char *why, struct ddp_error *err)
+{
+    char text[DDP_ERROR_TEXT];
+    snprintf(text, sizeof text, "%s", why);
+    drop_prefix(target, text);
+    return ddpi_error_set(err, status, "%s at the store %s: %s", ddpi_op_name(op), target->endpoint,
+                          text);
+}
+
 static ddp_status foreign_key(const struct ddpi_target *target, struct ddp_error *err)
 {
     return ddpi_error_set(err, DDP_E_PROTOCOL, "the server sent a key without the prefix '%s'",

@@ -45,6 +45,11 @@ ddp_status ddpi_target_pack_clauses(const struct ddpi_target *target,
 ddp_status ddpi_target_unpack(const struct ddpi_target *target, struct ddpi_keys keys,
                               char ***ret_keys, size_t *ret_count, struct ddp_error *err);
 
+/* The sentence for a request that has failed with @status: @op and the store before @why, whose
+ * keys are without the prefix. Returns @status. */
+ddp_status ddpi_target_failure(const struct ddpi_target *target, enum ddpi_op op, ddp_status status,
+                               const char *why, struct ddp_error *err);
+
 /* An event, its key and its value in one block; it begins with the part that the caller gets. */
 struct ddpi_event {
     struct ddp_store_event event;

@@ -303,8 +303,8 @@ static void report_result(ddp_store_uv *store, struct uv_request *asked,
     else
         ddpi_error_set(&why, status, "%.*s", (int)reply->text.len, (const char *)reply->text.data);
     if (status != DDP_OK) {
-        ddpi_error_set(&err, status, "%s at the store %s: %s", ddpi_op_name(reply->op),
-                       store->target.endpoint, why.msg);
+        (void)ddpi_target_failure(&store->target, reply->op, status, why.msg,
+                                  &err); /* for its sentence */
         result = (struct ddp_store_result){.version = reply->version, .message = err.msg};
     } else {
         result.message = "";
