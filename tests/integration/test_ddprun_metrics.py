@@ -291,10 +291,12 @@ class OneNode(MetricsCase):
     def test_bodies_are_refused_by_their_heads(self):
         job = self.started()
         for method in ('GET', 'HEAD', 'POST'):
-            for header, status in (('Content-Length: 1025', 413), ('Content-Length: 9999999999', 413),
-                                   ('Transfer-Encoding: chunked', 411), ('Content-Length: 1\r\nTransfer-Encoding: chunked', 411)):
+            # libmicrohttpd 1.0 itself refuses two lengths, as a bad request.
+            for header, statuses in (('Content-Length: 1025', [413]), ('Content-Length: 9999999999', [413]),
+                                     ('Transfer-Encoding: chunked', [411]),
+                                     ('Content-Length: 1\r\nTransfer-Encoding: chunked', [411, 400])):
                 head = f'{method} /healthz HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n'
-                self.assertEqual(answer_to(self.port, head), status, head)
+                self.assertIn(answer_to(self.port, head), statuses, head)
         head = 'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 1024\r\n\r\n'
         self.assertEqual(answer_to(self.port, head + 1024 * 'x'), 200)
         self.end(job)
