@@ -181,7 +181,8 @@ static void plan_member(struct plan *plan, const struct ddprun_options *options,
                   .lease_ms = plan->multi.lease_ms,
                   .crash_loop = options->crash_loop,
                   .join = options->join_policy,
-                  .quarantine = options->quarantine},
+                  .quarantine = options->quarantine,
+                  .worker_ports = options->tf_config},
     };
     snprintf(says->name, sizeof says->name, "%.*s", DDP_ROUND_NAME_SIZE - 1, plan->host);
     snprintf(says->role, sizeof says->role, "%.*s", DDP_ROUND_ROLE_SIZE - 1, options->role);
@@ -418,7 +419,6 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->signal_scope = options->signal_scope;
     agent->gpu_memory_timeout_ms = options->gpu_memory_timeout_ms;
     agent->virtual_local_rank = options->virtual_local_rank;
-    plan->says.ports = options->tf_config ? options->nproc_per_node : 0;
     agent->tls = options->tls;
     agent->tls_ranks = options->tls_ranks;
     agent->timeline = options->timeline;

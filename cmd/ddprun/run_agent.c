@@ -106,8 +106,8 @@ static void renew_ports(struct run *run)
 
 static void plan_ports(struct plan *plan, struct run *run)
 {
-    bool wants_cluster = plan->says.ports > 0;
-    worker_ports_init(&run->ports, wants_cluster ? plan->says.ports : 1);
+    bool wants_cluster = plan->says.terms.worker_ports;
+    worker_ports_init(&run->ports, wants_cluster ? plan->agent.nproc : 1);
     plan->agent.tf_cluster = wants_cluster ? &run->cluster.text : NULL;
 }
 
@@ -142,7 +142,7 @@ static ddp_status on_single_begin(void *ctx, uint64_t generation, struct ddp_rou
     worker_env_store_prefix(prefix, sizeof prefix, "", generation);
     ddpi_server_detach(run->server, prefix);
     const struct ddp_round_member *says = &run->membership.member.says;
-    if (status == DDP_OK && says->ports > 0)
+    if (status == DDP_OK && says->terms.worker_ports)
         status = tf_cluster_make(&run->cluster, &says, 1, err);
     return status;
 }
@@ -332,7 +332,7 @@ static ddp_status open_multi(const struct plan *plan, const struct guard_agent *
     metrics_server_open(&run->metrics, &run->loop, &plan->metrics, &run->pmi.options,
                         plan->multi.job, &run->membership);
     serve_horovod(plan, run, &run->pmi.options);
-    run->multi.cluster = plan->says.ports > 0 ? &run->cluster : NULL;
+    run->multi.cluster = plan->says.terms.worker_ports ? &run->cluster : NULL;
     run->multi.met = on_met;
     run->multi.ctx = run;
     return multi_node_open(&run->multi, &run->loop, &plan->multi, &run->membership, split, err);

@@ -17,7 +17,7 @@ enum { TEXT_MAX = 120 * 1024 }; /* Linux takes 128 KiB, with the name and the ta
 
 static ddp_status check_node(const struct ddp_round_member *says, struct ddp_error *err)
 {
-    if (says->ports < says->nproc)
+    if (!says->terms.worker_ports)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "node %s runs without --tf-config, so it is not known where its "
                               "workers listen; give the option on all nodes",

@@ -32,7 +32,7 @@ uint32_t ddpi_rounds_max(const struct ddpi_rounds *rounds)
     return max > min ? max : min;
 }
 
-enum term_kind { TERM_NODES, TERM_COUNT, TERM_MS, TERM_JOIN };
+enum term_kind { TERM_NODES, TERM_COUNT, TERM_MS, TERM_JOIN, TERM_SWITCH };
 
 struct term {
     const char *option;
@@ -45,12 +45,14 @@ static void put_term(const struct term *term, const struct ddp_round_terms *term
                      char text[ROUND_TERM_SIZE])
 {
     static const char *const joins[] = {"now", "checkpoint", "never"};
-    uint32_t number;
-    memcpy(&number, (const char *)terms + term->at, sizeof number);
+    const void *value = (const char *)terms + term->at;
+    uint32_t number = term->kind == TERM_SWITCH ? *(const bool *)value : *(const uint32_t *)value;
     if (term->kind == TERM_NODES && terms->min_nodes != terms->max_nodes)
         (void)snprintf(text, ROUND_TERM_SIZE, "%u:%u", terms->min_nodes, terms->max_nodes);
     else if (term->kind == TERM_JOIN)
         (void)snprintf(text, ROUND_TERM_SIZE, "%s", joins[number % 3]);
+    else if (term->kind == TERM_SWITCH)
+        (void)snprintf(text, ROUND_TERM_SIZE, "%s", number != 0 ? "on" : "off");
     else
         (void)snprintf(text, ROUND_TERM_SIZE, "%u%s", number, term->kind == TERM_MS ? "ms" : "");
 }
@@ -66,6 +68,7 @@ bool ddpi_rounds_terms_differ(const struct ddp_round_terms *job, const struct dd
         {"--crash-loop", TERM_COUNT, offsetof(struct ddp_round_terms, crash_loop)},
         {"--quarantine", TERM_COUNT, offsetof(struct ddp_round_terms, quarantine)},
         {"--join-policy", TERM_JOIN, offsetof(struct ddp_round_terms, join)},
+        {"--tf-config", TERM_SWITCH, offsetof(struct ddp_round_terms, worker_ports)},
     };
     for (size_t i = 0; i < sizeof terms / sizeof *terms; i++) {
         put_term(&terms[i], job, ret->job);

@@ -110,7 +110,7 @@ static const struct field member_fields[] = {
     NEWER_TEXT_OF(MEMBER, "command", command),
     NEWER_WORD_OF(MEMBER, "failure_program", failure.broken_program, no_yes),
     NEWER_NUMBER_OF(MEMBER, "first_port", first_port, UINT16_MAX),
-    NEWER_NUMBER_OF(MEMBER, "ports", ports, NPROC_MAX),
+    NEWER_WORD_OF(MEMBER, "worker_ports", terms.worker_ports, no_yes),
 };
 
 static const struct field seat_fields[] = {
@@ -155,6 +155,7 @@ static const struct field summary_fields[] = {
     TEXT_OF(SUMMARY, "reason", reason, 0),
     NEWER_NUMBER_OF(SUMMARY, "left_out", left_out, UINT32_MAX),
     NEWER_NUMBER_OF(SUMMARY, "quarantine", terms.quarantine, UINT32_MAX),
+    NEWER_WORD_OF(SUMMARY, "worker_ports", terms.worker_ports, no_yes),
 };
 
 static const struct field blame_fields[] = {

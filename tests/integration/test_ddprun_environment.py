@@ -148,15 +148,23 @@ class Variables(DdprunCase):
         self.assertEqual({len(set(cluster)) for cluster in clusters}, {2})
 
     def test_tensorflow_on_some_nodes_only(self):
-        endpoint = f'127.0.0.1:{free_port()}'
-        without, given = [self.start('--nnodes=2', f'--node-rank={node}', f'--rdzv-conf=is_host={1 - node}', '--lease=10m',
-                                     f'--rdzv-endpoint={endpoint}', '--rdzv-id=two', *words, 'sleep', 'infinity')
-                          for node, words in enumerate([[], ['--tf-config']])]
-        self.assertEqual(given.wait(), 78, given.err)
-        self.assertIn('runs without --tf-config, so it is not known where its workers listen; give the option on all nodes',
-                      given.err)
-        without.signal(signal.SIGTERM)
-        without.wait()
+        """The node that comes later is refused before a worker starts, as with each term of the job."""
+        for own, other in ('off', 'on'), ('on', 'off'):
+            endpoint = f'127.0.0.1:{free_port()}'
+
+            def start(option, is_host):
+                return self.start('--nnodes=2', f'--rdzv-conf=is_host={is_host}', '--lease=10m', f'--rdzv-endpoint={endpoint}',
+                                  '--rdzv-id=two', *['--tf-config'] * (option == 'on'), 'echo', 'started')
+            first = start(own, 1)
+            first.read_until('waiting for 1 more node')
+            later = start(other, 0)
+            self.assertEqual(later.wait(), 78, later.err)
+            self.assertIn(f'--tf-config is {other} on this node and {own} in the job; start all nodes with the same settings',
+                          later.err)
+            first.read_until(f'came with --tf-config={other} and was refused; this job has --tf-config={own}')
+            first.signal(signal.SIGTERM)
+            first.wait()
+            self.assertNotIn('started', first.out + later.out)
 
     def test_processors_of_workers(self):
         usable = os.sched_getaffinity(0)

@@ -23,7 +23,8 @@ static const struct ddp_round_member a_member = {
               .lease_ms = 3000,
               .crash_loop = 5,
               .join = DDP_ROUND_JOIN_CHECKPOINT,
-              .quarantine = 3},
+              .quarantine = 3,
+              .worker_ports = true},
     .phase = DDP_ROUND_RUNNING,
     .generation = 7,
     .failure = {.generation = 6,
@@ -40,8 +41,7 @@ static const struct ddp_round_member a_member = {
     .checking = true,
     .checks = 4,
     .command = "train.py --lr 0.1",
-    .first_port = 40001,
-    .ports = 8};
+    .first_port = 40001};
 
 static const struct ddp_round_seat a_seat = {.order = DDP_ROUND_STOP,
                                              .generation = INT64_MAX,
@@ -80,7 +80,8 @@ static const struct ddpi_rounds_summary a_summary = {.state = ROUNDS_STOPPING,
                                                      .seated_ms = 2,
                                                      .running_ms = 3,
                                                      .left_out = 1,
-                                                     .terms.quarantine = 2};
+                                                     .terms.quarantine = 2,
+                                                     .terms.worker_ports = true};
 
 static const struct ddpi_rounds_blame a_blame = {
     .failures = 3, .left_out = true, .text = "rank 3 on b failed: exit code 7"};
@@ -184,7 +185,7 @@ START_TEST(each_field_has_its_place)
     ck_assert_str_eq(got.sick, a_member.sick);
     ck_assert_str_eq(got.command, a_member.command);
     ck_assert(got.checking && got.checks == 4);
-    ck_assert(got.first_port == 40001 && got.ports == 8);
+    ck_assert(got.first_port == 40001);
     free(text);
     text = written(1);
     struct ddp_round_seat seat;
@@ -211,7 +212,7 @@ START_TEST(each_field_has_its_place)
     ck_assert(sum.judging && sum.closing && sum.exit_code == 143 && sum.terms.max_nodes == 0);
     ck_assert(sum.quiet_ms == 1 && sum.seated_ms == 2 && sum.running_ms == 3);
     ck_assert_str_eq(sum.reason, "why not");
-    ck_assert(sum.left_out == 1 && sum.terms.quarantine == 2);
+    ck_assert(sum.left_out == 1 && sum.terms.quarantine == 2 && sum.terms.worker_ports);
     free(text);
     text = written(3);
     struct ddpi_rounds_blame blame;

@@ -276,7 +276,7 @@ END_TEST
 
 START_TEST(one_node_alone_is_no_pattern)
 {
-    at.terms = (struct ddp_round_terms){1, 1, 100, 0, 0, 2, DDP_ROUND_JOIN_NOW, 0};
+    at.terms = (struct ddp_round_terms){1, 1, 100, 0, 0, 2, DDP_ROUND_JOIN_NOW, 0, false};
     rounds_run(&at, 1, abc);
     for (int i = 0; i < 20; i++)
         ck_assert_uint_eq(fail_and_go_on(0, 1 + i, 100), 0);

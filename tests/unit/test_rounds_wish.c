@@ -140,16 +140,18 @@ static void comes_with(struct ddp_round_terms terms, const char *says)
 
 START_TEST(who_waits_hears_of_the_refused)
 {
-    at.terms = (struct ddp_round_terms){2, 2, 3, 100, 3000, 5, DDP_ROUND_JOIN_NOW, 0};
+    at.terms = (struct ddp_round_terms){2, 2, 3, 100, 3000, 5, DDP_ROUND_JOIN_NOW, 0, false};
     rounds_join(&at, 0, "a");
     ck_assert_str_eq(ddpi_rounds_waiting_node(at.rounds), "a");
-    comes_with((struct ddp_round_terms){3, 3, 3, 100, 3000, 5, DDP_ROUND_JOIN_NOW, 0},
+    comes_with((struct ddp_round_terms){3, 3, 3, 100, 3000, 5, DDP_ROUND_JOIN_NOW, 0, false},
                "node b came with --nnodes=3 and was refused; this job has --nnodes=2");
-    comes_with((struct ddp_round_terms){2, 2, 0, 100, 3000, 5, DDP_ROUND_JOIN_NOW, 0},
+    comes_with((struct ddp_round_terms){2, 2, 0, 100, 3000, 5, DDP_ROUND_JOIN_NOW, 0, false},
                "node b came with --max-restarts=0 and was refused; this job has --max-restarts=3");
-    comes_with((struct ddp_round_terms){2, 2, 3, 0, 3000, 5, DDP_ROUND_JOIN_NOW, 0},
+    comes_with((struct ddp_round_terms){2, 2, 3, 0, 3000, 5, DDP_ROUND_JOIN_NOW, 0, false},
                "node b came with --settle=0ms and was refused; this job has --settle=100ms");
-    comes_with((struct ddp_round_terms){2, 2, 3, 100, 3000, 5, DDP_ROUND_JOIN_CHECKPOINT, 0},
+    comes_with((struct ddp_round_terms){2, 2, 3, 100, 3000, 5, DDP_ROUND_JOIN_NOW, 0, true},
+               "node b came with --tf-config=on and was refused; this job has --tf-config=off");
+    comes_with((struct ddp_round_terms){2, 2, 3, 100, 3000, 5, DDP_ROUND_JOIN_CHECKPOINT, 0, false},
                "node b came with --join-policy=checkpoint and was refused; this job has "
                "--join-policy=now");
     rounds_join(&at, 1, "b");

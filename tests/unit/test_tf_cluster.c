@@ -70,10 +70,13 @@ START_TEST(more_ports_than_there_are_in_a_row)
 }
 END_TEST
 
-static struct ddp_round_member a = {
-    .name = "a", .address = "10.0.0.1", .nproc = 2, .first_port = 40000, .ports = 2};
+static struct ddp_round_member a = {.name = "a",
+                                    .address = "10.0.0.1",
+                                    .nproc = 2,
+                                    .first_port = 40000,
+                                    .terms.worker_ports = true};
 static struct ddp_round_member b = {
-    .name = "b", .address = "fe80::1", .nproc = 1, .first_port = 65535, .ports = 1};
+    .name = "b", .address = "fe80::1", .nproc = 1, .first_port = 65535, .terms.worker_ports = true};
 static struct tf_cluster cluster;
 
 static ddp_status make_cluster(void)
@@ -96,7 +99,7 @@ START_TEST(what_a_node_says_is_not_trusted)
     memcpy(a.address, "a\"],\"x", sizeof "a\"],\"x");
     ck_assert_int_eq(make_cluster(), DDP_OK);
     ck_assert_ptr_nonnull(strstr(cluster.text, "[\"a\\\"],\\\"x:40000\","));
-    b.ports = b.nproc = 2;
+    b.nproc = 2;
     ck_assert_int_eq(make_cluster(), DDP_E_INVALID);
     ck_assert_ptr_null(cluster.text);
 }
@@ -104,7 +107,7 @@ END_TEST
 
 START_TEST(a_node_without_the_option_is_named)
 {
-    b.ports = 0;
+    b.terms.worker_ports = false;
     ck_assert_int_eq(make_cluster(), DDP_E_INVALID);
     ck_assert_ptr_nonnull(strstr(err.msg, "node b runs without --tf-config"));
 }
@@ -121,7 +124,7 @@ END_TEST
 START_TEST(more_workers_than_a_variable_can_name)
 {
     a.first_port = 1;
-    a.nproc = a.ports = 20000;
+    a.nproc = 20000;
     ck_assert_int_eq(make_cluster(), DDP_E_LIMIT);
     ck_assert_ptr_nonnull(strstr(err.msg, "20001 workers"));
 }

@@ -49,6 +49,7 @@ struct ddp_round_terms {
     enum ddp_round_join join;
     /* Leave a node out that was the first cause of this many failures in a row; 0: never. */
     uint32_t quarantine;
+    bool worker_ports; /* each node keeps a free port for each of its workers */
 };
 
 /* The first worker of a node that failed in a generation. */
@@ -91,10 +92,9 @@ struct ddp_round_member {
     /* The program of its workers, and the arguments. Nodes of one role that run different ones are
      * told so by the text of RUN. "": it is not compared. */
     char command[DDP_ROUND_COMMAND_SIZE];
-    /* A free port of the node, on which its first worker may listen; 0: none. */
+    /* A free port of the node, on which its first worker may listen; 0: none. With
+     * terms.worker_ports those that follow it are free, too: one for each worker. */
     uint16_t first_port;
-    /* How many free ones there are from that on, one for each worker; 0: it does not say. */
-    uint32_t ports;
 };
 
 enum ddp_round_order {
