@@ -129,7 +129,10 @@ class Variables(DdprunCase):
         self.assertNotIn('TF_CONFIG', found[0])
 
     def test_tensorflow_has_an_address_of_each_rank(self):
-        script = PRINT_ENV + '; [ $RANK != 2 ] || exit $((1 - TORCHELASTIC_RESTART_COUNT))'
+        printed = f'{self.folder}/$TORCHELASTIC_RESTART_COUNT'
+        script = (f'{PRINT_ENV}; : >{printed}.$RANK; [ $RANK = 2 ] || exit 0; '
+                  f'until [ -e {printed}.0 ] && [ -e {printed}.1 ]; do sleep 0.01; done; '
+                  'exit $((1 - TORCHELASTIC_RESTART_COUNT))')
         attempts = {}
         for job in self.two_nodes('--tf-config', '--max-restarts=1', script=script):
             for rank, text in re.findall(r'(?m)^(\d)\|TF_CONFIG=(.*)', job.out):
