@@ -454,11 +454,17 @@ ddp_status plan_binding(struct plan *plan, const struct ddprun_options *options,
     return status;
 }
 
+uint32_t plan_worker_ports(const struct plan *plan)
+{
+    return plan->says.terms.worker_ports ? plan->agent.nproc : 1;
+}
+
 ddp_status plan_files(struct plan *plan, struct ddp_error *err)
 {
     uint32_t nproc = plan->agent.nproc;
     uint32_t starts = nproc < WORKER_STARTER_AHEAD ? nproc : WORKER_STARTER_AHEAD;
     uint32_t needed = OWN_FILES + starts * FILES_OF_START + nproc * FILES_OF_WORKER;
+    needed += plan_worker_ports(plan);
     for (uint32_t i = 0; i < plan->agent.nproc; i++)
         needed += (uint32_t)__builtin_popcount(plan->streams[i].tee);
     ddp_status status = host_need_files(needed, &plan->nofile, err);

@@ -72,6 +72,9 @@ DDP_MUST_CHECK ddp_status plan_program(struct plan *plan, const struct ddprun_op
 DDP_MUST_CHECK ddp_status plan_binding(struct plan *plan, const struct ddprun_options *options,
                                        char *const *envp, struct ddp_error *err);
 
+/* How many ports this node keeps for its workers to listen on. */
+uint32_t plan_worker_ports(const struct plan *plan);
+
 /* Raise the limit on open files to the hard limit; the workers keep the old one. DDP_E_LIMIT: the
  * hard limit is too low for the number of workers. */
 DDP_MUST_CHECK ddp_status plan_files(struct plan *plan, struct ddp_error *err);

@@ -106,9 +106,8 @@ static void renew_ports(struct run *run)
 
 static void plan_ports(struct plan *plan, struct run *run)
 {
-    bool wants_cluster = plan->says.terms.worker_ports;
-    worker_ports_init(&run->ports, wants_cluster ? plan->agent.nproc : 1);
-    plan->agent.tf_cluster = wants_cluster ? &run->cluster.text : NULL;
+    worker_ports_init(&run->ports, plan_worker_ports(plan));
+    plan->agent.tf_cluster = plan->says.terms.worker_ports ? &run->cluster.text : NULL;
 }
 
 static void serve_horovod(const struct plan *plan, struct run *run,

@@ -2,6 +2,7 @@
 """test_ddprun_inherited.py - odd states and tight limits that ddprun inherits."""
 
 import os
+import re
 import resource
 import signal
 import sys
@@ -64,6 +65,13 @@ class Limits(DdprunCase):
         job = self.run_job('--nproc-per-node=200', 'sleep', '1000',
                            preexec_fn=limit(resource.RLIMIT_NOFILE, 100))
         self.assert_sentence(job, 78, 'ulimit -n')
+
+    def test_of_descriptors_with_ports_of_workers(self):
+        def needed(*words):
+            job = self.run_job(*words, '--nproc-per-node=20', 'true', preexec_fn=limit(resource.RLIMIT_NOFILE, 60))
+            self.assert_sentence(job, 78, 'ulimit -n')
+            return int(re.search(r'(\d+) files must be opened', job.err)[1])
+        self.assertEqual(needed('--tf-config') - needed(), 19)  # one port is there without the option, too
 
     @needs_strangers
     @unittest.skipIf(SANITIZED, 'the leak check of this sanitizer needs a process of its own')
