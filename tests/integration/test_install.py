@@ -89,6 +89,23 @@ class Install(unittest.TestCase):
                          (2, '', "make install needs the right to write to /usr: use 'sudo make install', or 'make install "
                                  "PREFIX=$HOME/.local'\n"))
 
+    @needs_strangers
+    def test_uninstall_without_the_right_to_write(self):
+        folder = Path(tempfile.mkdtemp(prefix='ddprun_uninstall_', dir='/tmp'))
+        self.addCleanup(shutil.rmtree, folder)
+        (folder / 'scripts').mkdir()
+        script = shutil.copy(ROOT / 'scripts/install', folder / 'scripts')
+        (folder / 'build/meson-logs').mkdir(parents=True)
+        paths = folder / 'build/meson-logs/install-log.txt'
+        for path in (folder, *folder.rglob('*')):
+            path.chmod(0o755)
+        for line, place in ('/usr/bin/ddprun', '/usr/bin'), ('/tmp/ddprun', 'build/meson-logs'):
+            paths.write_text(f'# List of files installed by Meson\n{line}\n')
+            done = subprocess.run([script, '--undo'], user=STRANGER, group=STRANGER, extra_groups=[], env=self.env, cwd='/',
+                                  capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout, done.stderr),
+                             (2, '', f"make uninstall needs the right to write to {place}: use 'sudo make uninstall'\n"))
+
     def test_a_staged_package(self):
         stage = self.folder / 'stage'
         self.run_in(self.sources, f'make install PREFIX=/usr DESTDIR={stage}')
