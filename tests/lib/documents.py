@@ -61,7 +61,8 @@ def claims_of_table(root):
 
 
 def faults(root):
-    """(path, line, sentence) of each block that is neither run nor excepted, or both, and of claims without a block."""
+    """(path, line, sentence) of each block that is neither run nor excepted, both, or excepted twice, and of claims
+    without a block."""
     run, excepted = list(claims_of_tests(root)), list(claims_of_table(root))
     idle = run + excepted
     for one in (found for document in documents(root) for found in blocks(root, document)):
@@ -70,6 +71,8 @@ def faults(root):
         idle = [claim for claim in idle if claim not in claims[0] + claims[1]]
         if not any(claims):
             yield one.document, one.line, f'no test runs this block, and {EXCEPTIONS} has no reason why not'
+        elif len(claims[1]) > 1:
+            yield EXCEPTIONS, claims[1][1].line, f'line {claims[1][0].line} excepts this block, too'
         elif all(claims):
             yield EXCEPTIONS, claims[1][0].line, f'{claims[0][0].path} runs this block'
     for claim in idle:

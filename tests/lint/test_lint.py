@@ -107,9 +107,9 @@ class LintTest(unittest.TestCase):
         self.write('tests/unit/test_a.py', 'from documents import block', "block('README.md', 'make demo')",
                    "block('README.md', 'make te' 'st')", "block('docs/a.md', 'second')")
         self.write('tests/integration/documents.txt', '# why', 'README.md | make test | not true', 'README.md | int | true',
-                   'README.md | make nothing | ?')
+                   'README.md | make nothing | ?', 'README.md | int m | also')
         self.expect('documents', 'README.md:17', 'docs/a.md:3', 'tests/unit/test_a.py:4', 'tests/integration/documents.txt:2',
-                    'tests/integration/documents.txt:4')
+                    'tests/integration/documents.txt:4', 'tests/integration/documents.txt:5')
 
     def test_arrows_point_one_way(self):
         self.write('ARCHITECTURE.md', '```arrows', 'base    below all <- worker', 'worker  above <- base', '```')
