@@ -41,7 +41,7 @@ void death_watch_open(struct death_watch *watch, uv_loop_t *loop, uint32_t count
                       void (*hint)(void *ctx, uint32_t slot), void *ctx);
 
 /* Start the thread, unless it runs. Workers that die earlier are small: waitpid() reports them as
- * soon. Without memory for a thread there are no hints. */
+ * soon as a watch would. Without memory for a thread there are no hints. */
 void death_watch_start(struct death_watch *watch);
 
 /* A new generation begins: reset the slots. */
