@@ -116,6 +116,8 @@ class OnLoopback(DdprundCase):
     def test_what_is_no_store_is_not_about_the_token(self):
         """As a web server answers."""
         with socket.create_server(('127.0.0.1', 0)) as server:
+            server.settimeout(60)  # ddprun may not come
+
             def answer():
                 client, _ = server.accept()
                 with client:
