@@ -46,8 +46,11 @@ void store_trouble_refused(const struct multi_node_config *config, ddp_status st
 {
     if (status == DDP_E_PROTOCOL)
         not_a_store(config, why, text);
-    else
+    else if (status == DDP_E_DENIED)
         denied(config, why, text);
+    else
+        snprintf(text, STORE_TROUBLE_TEXT, "the store at %s refuses this node: %s", config->store,
+                 why);
 }
 
 void store_trouble_lost(const struct multi_node_config *config, uint64_t patience_ms,
