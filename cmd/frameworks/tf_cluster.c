@@ -94,7 +94,9 @@ static void on_begun(void *ctx)
 static void on_value(void *ctx, const char *key, uint64_t version, const void *value, size_t len)
 {
     struct tf_cluster *cluster = ctx;
-    (void)!job_view_take(&cluster->view, key, version, value, len);
+    ddp_status status = job_view_take(&cluster->view, key, version, value, len);
+    if (status != DDP_OK)
+        cluster->keys.status = status;
 }
 
 /* Puts the nodes of the generation into @nodes, by rank; false: it is not the latest any more. */
@@ -115,17 +117,39 @@ static bool find_nodes(const struct tf_cluster *cluster, const struct ddp_round_
     return found == seat->nodes;
 }
 
+/* Why nodes of the generation are not found. DDP_OK: another one has begun. */
+static ddp_status check_reading(const struct tf_cluster *cluster, struct ddp_error *err)
+{
+    ddp_status status = cluster->keys.status;
+    if (status != DDP_OK)
+        return ddpi_error_set(err, status,
+                              "--tf-config: what the other nodes say about their workers cannot be "
+                              "read: %s",
+                              ddp_status_text(status));
+    for (size_t i = 0; i < cluster->view.nnodes; i++) {
+        const struct job_node *node = cluster->view.nodes[i];
+        if ((node->member.there && node->member.bad) || (node->order.there && node->order.bad))
+            return ddpi_error_set(err, DDP_E_PROTOCOL,
+                                  "--tf-config: the store has a record of a node that this ddprun "
+                                  "cannot read; start all nodes with the same version of ddprun");
+    }
+    return DDP_OK;
+}
+
 static void on_over(void *ctx)
 {
     struct tf_cluster *cluster = ctx;
     struct ddp_error err;
     const struct ddp_round_member **nodes = ddpi_calloc(cluster->seat.nodes, sizeof(void *));
-    if (nodes == NULL)
-        cluster->done(cluster->ctx, &cluster->seat, "out of memory");
-    else if (find_nodes(cluster, nodes)) {
-        ddp_status status = tf_cluster_make(cluster, nodes, cluster->seat.nodes, &err);
+    ddp_status status =
+        nodes != NULL ? DDP_OK : ddpi_error_nomem(&err, cluster->seat.nodes * sizeof(void *));
+    bool found = nodes != NULL && find_nodes(cluster, nodes);
+    if (found)
+        status = tf_cluster_make(cluster, nodes, cluster->seat.nodes, &err);
+    else if (status == DDP_OK)
+        status = check_reading(cluster, &err);
+    if (found || status != DDP_OK)
         cluster->done(cluster->ctx, &cluster->seat, status == DDP_OK ? NULL : err.msg);
-    }
     ddpi_free(nodes);
 }
 

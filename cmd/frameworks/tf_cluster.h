@@ -11,7 +11,7 @@
 #include "job_keys.h"
 #include "job_view.h"
 
-/* The addresses are known, or it is known @why they are not (NULL: they are). */
+/* @why: NULL if the addresses are known, else the reason. */
 typedef void tf_cluster_done(void *ctx, const struct ddp_round_seat *seat, const char *why);
 
 struct tf_cluster {
@@ -33,7 +33,7 @@ DDP_MUST_CHECK ddp_status tf_cluster_make(struct tf_cluster *cluster,
 void tf_cluster_open(struct tf_cluster *cluster, ddp_store_uv *store, const char *job,
                      tf_cluster_done *done, void *ctx);
 
-/* Read what the nodes of @seat's generation say: done() follows from the loop. If another
+/* Read what the nodes of @seat's generation say: done() follows, mostly from the loop. If another
  * generation has begun meanwhile, nothing follows: this node gets another seat. */
 void tf_cluster_read(struct tf_cluster *cluster, const struct ddp_round_seat *seat);
 

@@ -44,6 +44,13 @@ static bool ask(struct job_keys *keys, enum ddp_store_op op, const char *key,
     return sent;
 }
 
+/* The first failure is kept. A key may have been deleted since it was listed. */
+static void note_status(struct job_keys *keys, ddp_status status)
+{
+    if (keys->status == DDP_OK && status != DDP_E_NOT_FOUND)
+        keys->status = status;
+}
+
 /* Whether @result is one of the reading that is under way; if the store was away, that begins
  * again. */
 static bool is_current(const struct asked_key *asked, const struct ddp_store_result *result)
@@ -62,6 +69,7 @@ static void on_value(void *data, const struct ddp_store_result *result)
     struct job_keys *keys = asked->keys;
     if (is_current(asked, result)) {
         bool last = --keys->asked == 0;
+        note_status(keys, result->status);
         if (result->status == DDP_OK)
             keys->hooks.value(keys->hooks.ctx, asked->key, result->version, result->value,
                               result->value_len);
@@ -73,7 +81,10 @@ static void on_value(void *data, const struct ddp_store_result *result)
 
 static void ask_value(struct job_keys *keys, const char *key)
 {
-    keys->asked += ask(keys, DDP_STORE_OP_TRY_GET, key, on_value);
+    if (ask(keys, DDP_STORE_OP_TRY_GET, key, on_value))
+        keys->asked++;
+    else
+        note_status(keys, DDP_E_NOMEM);
 }
 
 static void on_listed(void *data, const struct ddp_store_result *result)
@@ -81,6 +92,7 @@ static void on_listed(void *data, const struct ddp_store_result *result)
     struct asked_key *asked = data;
     struct job_keys *keys = asked->keys;
     if (is_current(asked, result)) {
+        note_status(keys, result->status);
         for (size_t i = 0; result->status == DDP_OK && i < result->count; i++)
             ask_value(keys, result->keys[i]);
         if (keys->asked == 0) /* there is no job */
@@ -103,10 +115,13 @@ void job_keys_read(struct job_keys *keys, bool state_only)
     keys->state_only = state_only;
     keys->reading = ++keys->readings;
     keys->asked = 0;
+    keys->status = DDP_OK;
     if (state_only)
         ask_value(keys, state);
-    else
-        (void)!ask(keys, DDP_STORE_OP_LIST, keys->prefix, on_listed);
+    else if (!ask(keys, DDP_STORE_OP_LIST, keys->prefix, on_listed))
+        note_status(keys, DDP_E_NOMEM);
+    if (keys->status != DDP_OK && keys->store != NULL)
+        end_reading(keys);
 }
 
 void job_keys_stop(struct job_keys *keys)

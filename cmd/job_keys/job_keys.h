@@ -16,7 +16,8 @@ struct job_keys_hooks {
     void (*begun)(void *ctx);
     /* May begin another reading. */
     void (*value)(void *ctx, const char *key, uint64_t version, const void *value, size_t len);
-    /* That was all. */
+    /* That was all; unless @status of the keys is DDP_OK, something has not been read. May be
+     * called by job_keys_read(). */
     void (*over)(void *ctx);
 };
 
@@ -27,7 +28,8 @@ struct job_keys {
     bool state_only;  /* of the reading */
     uint64_t reading; /* its number; 0: none is under way */
     uint64_t readings;
-    size_t asked; /* values that have not come yet */
+    size_t asked;      /* values that have not come yet */
+    ddp_status status; /* of the reading so far */
 };
 
 /* @store may be set later. */

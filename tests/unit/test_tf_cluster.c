@@ -130,6 +130,50 @@ START_TEST(more_workers_than_a_variable_can_name)
 }
 END_TEST
 
+static char why_not[256];
+static int results;
+
+static void on_done(void *ctx, const struct ddp_round_seat *seat, const char *why)
+{
+    (void)ctx;
+    ck_assert_ptr_eq(seat, &cluster.seat);
+    snprintf(why_not, sizeof why_not, "%s", why != NULL ? why : "");
+    results++;
+}
+
+/* The store has @value at @key, or the reading has failed with @status; then it is over. */
+static void read_all(const char *key, const char *value, ddp_status status)
+{
+    const struct job_keys_hooks *hooks = &cluster.keys.hooks;
+    tf_cluster_open(&cluster, NULL, "train", on_done, NULL);
+    cluster.seat = (struct ddp_round_seat){.order = DDP_ROUND_RUN, .generation = 1, .nodes = 2};
+    cluster.keys.status = status;
+    results = 0;
+    hooks->value(hooks->ctx, key, 1, value, strlen(value));
+    hooks->over(hooks->ctx);
+    job_view_finish(&cluster.view);
+}
+
+START_TEST(what_cannot_be_read_is_an_error)
+{
+    read_all("round/train/member/1", "nonsense", DDP_OK);
+    ck_assert_int_eq(results, 1);
+    ck_assert_ptr_nonnull(strstr(why_not, "a record of a node that this ddprun cannot read"));
+    read_all("round/train/seat/1", "nonsense", DDP_OK);
+    ck_assert_int_eq(results, 1);
+    read_all("round/train/none", "", DDP_E_NOMEM);
+    ck_assert_int_eq(results, 1);
+    ck_assert_ptr_nonnull(strstr(why_not, "cannot be read: "));
+}
+END_TEST
+
+START_TEST(nothing_is_said_of_a_generation_that_is_over)
+{
+    read_all("round/train/none", "", DDP_OK);
+    ck_assert_int_eq(results, 0);
+}
+END_TEST
+
 static void finish_cluster(void)
 {
     tf_cluster_finish(&cluster);
@@ -143,7 +187,8 @@ Suite *test_suite(void)
     ADD_TESTS(tcase, workers_can_listen_on_each_port, each_generation_has_ports_of_its_own,
               more_ports_than_there_are_in_a_row, every_rank_has_an_address,
               what_a_node_says_is_not_trusted, a_node_without_the_option_is_named,
-              a_node_without_ports_is_named, more_workers_than_a_variable_can_name);
+              a_node_without_ports_is_named, more_workers_than_a_variable_can_name,
+              what_cannot_be_read_is_an_error, nothing_is_said_of_a_generation_that_is_over);
     suite_add_tcase(suite, tcase);
     return suite;
 }
