@@ -67,7 +67,7 @@ static ddp_status carry_out(struct leash *leash, const struct leash_line *line,
     case LEASH_VARIABLE:
         return set_variable(line->text, err);
     case LEASH_SIGNAL:
-        leash->told = true;
+        leash->told = line->sig;
         kill(getpid(), line->sig);
         return DDP_OK;
     case LEASH_GREETING:

@@ -15,7 +15,7 @@
 struct leash {
     int fd;       /* -1: this agent is on no leash */
     int token_fd; /* HEAD_TOKEN_FD; -1: no token has come */
-    bool told;    /* a signal has come by it */
+    int told;     /* the last signal that has come by it; 0: none, or it has been handled */
     struct ddpi_buf input;
     uv_poll_t watch;
     void (*gone)(void *ctx); /* the launcher is */

@@ -40,8 +40,8 @@ static void leave_for_signal(struct agent *agent, int sig, enum member_stop how)
     agent->cause = AGENT_CAUSE_SIGNAL;
     agent->signal = sig;
     agent->signal_ms = ddpi_now_ms(&ddpi_clock_monotonic);
-    const bool *told = agent->config->told;
-    const char *who = told != NULL && *told ? "its launcher, by " : "";
+    const int *told = agent->config->told;
+    const char *who = told != NULL && *told == sig ? "its launcher, by " : "";
     snprintf(why, sizeof why, "the job was ended by %s%s", who, signame_of(sig, name));
     agent->hooks.leave(agent->hooks.ctx, 128 + sig, why, how);
 }
@@ -114,8 +114,11 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
         [AGENT_DONE] = leave_now, /* other nodes may need us */
     };
     struct agent *agent = handle->data;
+    int *told = agent->config->told;
     if (!is_same_request(agent))
         actions[agent->sm.state](agent, sig);
+    if (told != NULL && *told == sig)
+        *told = 0; /* the next one may be from somebody else */
 }
 
 /* ---- signals for the workers ---------------------------------------------------------------- */

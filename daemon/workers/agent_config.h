@@ -102,7 +102,7 @@ struct agent_config {
     sigset_t ending_signals;     /* end the job */
     sigset_t forwarded_signals;  /* are forwarded to the workers, without further effect */
     const char *ending_signals_text;
-    const bool *told; /* whether signals are from the launcher of the job; NULL: there is none */
+    int *told; /* the signal that the launcher has sent; the agent clears it; NULL: no launcher */
     const struct cgroup *cgroup;     /* for the workers; NULL: none */
     const struct guard_agent *guard; /* NULL: no guard */
     const struct pmi_link *pmi_link; /* to the MPI ranks of other nodes; NULL: one node */

@@ -43,7 +43,7 @@ END_TEST
 
 START_TEST(a_signal_from_the_launcher_names_it)
 {
-    static const bool told = true;
+    int told = SIGTERM;
     agent_job_configure(2, two_that_stand);
     job.config.told = &told;
     agent_job_start();
@@ -51,6 +51,20 @@ START_TEST(a_signal_from_the_launcher_names_it)
     kill(getpid(), SIGTERM);
     agent_job_ends_with(128 + SIGTERM);
     agent_job_says(1, "ddprun: the job was ended by its launcher, by SIGTERM");
+    ck_assert_int_eq(told, 0);
+}
+END_TEST
+
+START_TEST(a_later_signal_is_not_from_the_launcher)
+{
+    int told = SIGUSR1; /* it has sent this one */
+    agent_job_configure(2, two_that_stand);
+    job.config.told = &told;
+    agent_job_start();
+    looptest_run_until(&job.loop, both_stand, NULL);
+    kill(getpid(), SIGTERM);
+    agent_job_ends_with(128 + SIGTERM);
+    agent_job_says(1, "ddprun: the job was ended by SIGTERM");
 }
 END_TEST
 
@@ -239,11 +253,11 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("agent_signals");
     tcase_add_checked_fixture(tcase, agent_job_prepare, agent_job_clean_up);
     ADD_TESTS(tcase, a_signal_stops_the_job, a_signal_from_the_launcher_names_it,
-              a_signal_that_arrives_twice_counts_once, a_repeated_signal_kills,
-              a_forwarded_signal_reaches_every_worker, an_ignored_signal_stays_ignored,
-              an_ignored_child_signal_does_no_harm, without_its_guard_the_job_ends,
-              a_signal_stops_a_job_that_starts, a_repeated_signal_kills_while_a_job_starts,
-              all_succeed_however_slowly_they_start);
+              a_later_signal_is_not_from_the_launcher, a_signal_that_arrives_twice_counts_once,
+              a_repeated_signal_kills, a_forwarded_signal_reaches_every_worker,
+              an_ignored_signal_stays_ignored, an_ignored_child_signal_does_no_harm,
+              without_its_guard_the_job_ends, a_signal_stops_a_job_that_starts,
+              a_repeated_signal_kills_while_a_job_starts, all_succeed_however_slowly_they_start);
     suite_add_tcase(suite, tcase);
     return suite;
 }
