@@ -211,6 +211,7 @@ void member_join(struct member *member, uint64_t now_ms)
 void member_contact(struct member *member, uint64_t sent_ms, uint64_t now_ms)
 {
     member->heard = true;
+    member->cut_why[0] = '\0';
     if (sent_ms > member->contact_ms)
         member->contact_ms = sent_ms;
     if (!member->leaving && !member->seat_void && member->seat.order == DDP_ROUND_RUN)

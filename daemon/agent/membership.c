@@ -367,9 +367,10 @@ void membership_cut(struct membership *membership, const char *why)
 
 void membership_leave(struct membership *membership, int exit_code, const char *why)
 {
-    if (!membership->member.leaving && !ddpi_sm_final(&membership->member.sm))
+    if (!membership->member.leaving && !ddpi_sm_final(&membership->member.sm)) {
         logmux_say(&membership->agent.mux, "%s", why); /* the member cuts it */
-    snprintf(membership->reported, sizeof membership->reported, "%s", why);
+        snprintf(membership->reported, sizeof membership->reported, "%s", why);
+    }
     on_agent_leave(membership, exit_code, why, MEMBER_STOP_KILL);
 }
 

@@ -329,6 +329,13 @@ START_TEST(refused_until_the_time_is_up)
     ck_assert_ptr_nonnull(strstr(over_why, "(--join-timeout): node1: no route"));
 
     setup();
+    member_cut(&member, "node1: no route");
+    member_contact(&member, 1300, 1300); /* then it answered, and fell silent again */
+    member_tick(&member, member_deadline(&member));
+    asked("over69 ");
+    ck_assert_ptr_null(strstr(over_why, "no route"));
+
+    setup();
     member_lost(&member, "the store is full", 1200);
     seat(DDP_ROUND_WAIT, 0, 1300); /* it was accepted at last */
     member_contact(&member, 300, 1300);
