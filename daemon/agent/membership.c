@@ -376,22 +376,18 @@ void membership_leave(struct membership *membership, int exit_code, const char *
 
 void membership_say(struct membership *membership, const char *format, ...)
 {
-    char line[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    logmux_vsay(&membership->agent.mux, format, args);
     va_end(args);
-    logmux_say(&membership->agent.mux, "%s", line);
 }
 
 void membership_note(struct membership *membership, const char *format, ...)
 {
-    char line[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    logmux_vnote(&membership->agent.mux, format, args);
     va_end(args);
-    logmux_note(&membership->agent.mux, "%s", line);
 }
 
 /* ---- opening and closing -------------------------------------------------------------------- */

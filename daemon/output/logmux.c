@@ -399,7 +399,7 @@ void logmux_print(struct logmux *mux, int console, const char *text, size_t len)
     balance(mux); /* if this write has failed, the pipes must not stay paused */
 }
 
-static void say(struct logmux *mux, const char *format, va_list args)
+void logmux_vsay(struct logmux *mux, const char *format, va_list args)
 {
     char line[SAID_MAX] = "ddprun: ";
     size_t prefix = strlen(line);
@@ -414,16 +414,21 @@ void logmux_say(struct logmux *mux, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    say(mux, format, args);
+    logmux_vsay(mux, format, args);
     va_end(args);
+}
+
+void logmux_vnote(struct logmux *mux, const char *format, va_list args)
+{
+    if (mux->voice != VOICE_QUIET)
+        logmux_vsay(mux, format, args);
 }
 
 void logmux_note(struct logmux *mux, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    if (mux->voice != VOICE_QUIET)
-        say(mux, format, args);
+    logmux_vnote(mux, format, args);
     va_end(args);
 }
 
@@ -432,7 +437,7 @@ void logmux_detail(struct logmux *mux, const char *format, ...)
     va_list args;
     va_start(args, format);
     if (mux->voice == VOICE_VERBOSE)
-        say(mux, format, args);
+        logmux_vsay(mux, format, args);
     va_end(args);
 }
 

@@ -24,6 +24,7 @@
 #include "worker_pty.h"
 
 #include <ddprun/status.h>
+#include <stdarg.h>
 #include <uv.h>
 
 enum { LOGMUX_HOLD_MS = 200 };
@@ -112,7 +113,9 @@ void logmux_print(struct logmux *mux, int console, const char *text, size_t len)
 /* Show one line of our own on stderr: always; unless ddprun is to be quiet; only if it is to be
  * verbose. */
 void logmux_say(struct logmux *mux, const char *format, ...) DDP_PRINTF(2, 3);
+void logmux_vsay(struct logmux *mux, const char *format, va_list args) DDP_PRINTF(2, 0);
 void logmux_note(struct logmux *mux, const char *format, ...) DDP_PRINTF(2, 3);
+void logmux_vnote(struct logmux *mux, const char *format, va_list args) DDP_PRINTF(2, 0);
 void logmux_detail(struct logmux *mux, const char *format, ...) DDP_PRINTF(2, 3);
 
 /* Drop all further console output; the streams go on. */
