@@ -535,8 +535,8 @@ static void follow(struct search *search, struct path path, unsigned event)
     ddpi_rounds_destroy(world.rounds);
 }
 
-/* From what @start leads to, everything that @depth events can do; one more with EXPLORE_FURTHER, as
- * "make check" has it. */
+/* From what @start leads to, everything that @depth events can do; one more with EXPLORE_FURTHER,
+ * as "make check" has it. */
 static void explore(unsigned agents, uint32_t quarantine, const struct path *start, unsigned depth)
 {
     depth += getenv("EXPLORE_FURTHER") != NULL;
