@@ -65,7 +65,7 @@ class Install(unittest.TestCase):
         bare = self.bare_folder()
         out = self.run_in(self.sources, f'set -e\n{self.install_it}cd {bare}\n{self.compile_and_run}',
                           HOME=str(self.folder / 'home'))
-        self.assertEqual([line for line in sorted(out.splitlines()) if line.startswith('[')],
+        self.assertEqual([line for line in sorted(out.splitlines()) if line.startswith('[default')],
                          [f'[default{rank}]:rank {rank} of 4: 4' for rank in range(4)])
         self.assertEqual(sorted(os.listdir(bare)), ['worker', 'worker.c'])
 
