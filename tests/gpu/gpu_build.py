@@ -125,6 +125,9 @@ class Build:
             parts = zip(('MAJOR', 'MINOR', 'PATCH'), project_version().split('.'))
             extra = [f'-DDDPI_VERSION="{project_version()}"',
                      *[f'-DDDPI_VERSION_{name}={part}' for name, part in parts]]
+        if source == ROOT / 'worker/meeting/peer_card.c':
+            major, minor, _ = map(int, project_version().split('.'))
+            extra.append(f'-DDDPI_RELEASE={100 * major + minor}')
         run([self.cc, *self.flags, *extra, '-c', source, '-o', target])
         return target
 
