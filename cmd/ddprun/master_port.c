@@ -37,18 +37,13 @@ ddp_status master_port_keep(struct master_port *port, uint16_t asked, bool watch
     port->asked = asked != 0;
     port->watched = watched;
     port->number = asked;
-    port->fresh = true;
     ddpi_owners_init(&port->owners);
     return host_reserve_port(asked, &port->fd, &port->number, err);
 }
 
-/* The kernel does not choose a port that is in use, so a port is asked about from the second time
- * on. */
 void master_port_renew(struct master_port *port)
 {
-    bool fresh = port->fresh;
-    port->fresh = false;
-    for (int i = 0; i < TRIES && port->fd >= 0 && !port->asked && !fresh &&
+    for (int i = 0; i < TRIES && port->fd >= 0 && !port->asked &&
                     master_port_check(port, port->number, false, NULL) != DDP_OK;
          i++) {
         int fd;

@@ -18,7 +18,6 @@ struct master_port {
     bool asked;   /* the user chose this port */
     bool watched; /* look for other users of this machine */
     bool met;     /* another user was found; look for any socket from now on */
-    bool fresh;   /* just reserved, and not renewed yet */
     struct ddpi_owners owners;
     struct agent_port agent; /* checks the port just before workers start */
 };
