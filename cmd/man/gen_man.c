@@ -1,6 +1,6 @@
 /*
- * gen_man.c - writes a program's manual page: a template, with an option table of the program where
- * it has its placeholder. Runs at build time only.
+ * gen_man.c - writes a program's manual page: a template, in which an option table of the program
+ * takes the place of a line such as "@OPTIONS@". Runs at build time only.
  */
 #include "ddprun_options.h"
 #include "ddprund_options.h"
@@ -16,7 +16,7 @@
 static const struct {
     const char *page;
     const char *section;
-    const char *placeholder;
+    const char *line; /* that the table replaces */
     const struct option_table *table;
 } pages[] = {
     {"ddp-perf.1", "User Commands", "@OPTIONS@\n", &perf_option_table},
@@ -38,7 +38,7 @@ enum { PAGES = sizeof pages / sizeof *pages };
 static const struct option_table *table_at(const char *page, const char *line)
 {
     for (size_t i = 0; i < PAGES; i++)
-        if (strcmp(pages[i].page, page) == 0 && strcmp(pages[i].placeholder, line) == 0)
+        if (strcmp(pages[i].page, page) == 0 && strcmp(pages[i].line, line) == 0)
             return pages[i].table;
     return NULL;
 }

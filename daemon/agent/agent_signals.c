@@ -118,7 +118,7 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
     if (!is_same_request(agent))
         actions[agent->sm.state](agent, sig);
     if (told != NULL && *told == sig)
-        *told = 0; /* the next one may be from somebody else */
+        *told = 0; /* the next one may have another sender */
 }
 
 /* ---- signals for the workers ---------------------------------------------------------------- */

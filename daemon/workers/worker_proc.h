@@ -46,7 +46,7 @@ struct worker_proc {
     uint64_t started_us;
     uint64_t ended_us;
     struct logmux_stream streams[2];
-    struct tail output; /* the end of both, if somebody looks at it */
+    struct tail output; /* the end of both streams, for a page; empty without one */
     char *prefix;
     char *error_file;               /* "": none; never NULL once started */
     char *log_files[2];             /* of stdout and stderr; NULL: none */

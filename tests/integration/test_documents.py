@@ -83,7 +83,7 @@ def shown(text):
 
 
 class Reader(DdprundCase):
-    """Somebody who types what a document says, in a folder with the programs that it speaks of."""
+    """Types what a document says, in a folder with the programs that the document names."""
 
     def setUp(self):
         super().setUp()

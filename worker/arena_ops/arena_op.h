@@ -74,8 +74,7 @@ enum ddpi_arena_result {
     DDPI_ARENA_WAITS, /* for other ranks */
     DDPI_ARENA_COMPLETE,
     DDPI_ARENA_FAILED,   /* another rank has, and its note is there */
-    DDPI_ARENA_MISMATCH, /* *@ret_rank has called something else, or has another count for this one
-                          */
+    DDPI_ARENA_MISMATCH, /* *@ret_rank has called something else, or this with another count */
     DDPI_ARENA_NO_ROOM,  /* shared memory is exhausted: @err has the sentence */
 };
 

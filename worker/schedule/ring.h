@@ -18,8 +18,7 @@ enum ddpi_ring_kind {
     DDPI_RING_ALL_GATHER,     /* rank r starts with chunk r: N-1 steps over N chunks */
     DDPI_RING_REDUCE_SCATTER, /* rank r ends with chunk r, reduced: N-1 steps over N chunks */
     DDPI_RING_BROADCAST,      /* from the root onwards: at most 2 steps over one chunk */
-    DDPI_RING_REDUCE, /* from the rank after the root round to the root: at most 2 steps, one chunk
-                       */
+    DDPI_RING_REDUCE, /* from the rank after the root round to it: at most 2 steps, one chunk */
 };
 
 struct ddpi_ring {

@@ -64,8 +64,7 @@ typedef enum ddp_status {
 struct ddp_error {
     ddp_status status;        /* what the call returned */
     int sys_errno;            /* errno of the system call that failed; 0: none did */
-    char msg[DDP_ERROR_TEXT]; /* one sentence, never empty: what failed, names, numbers, what to do
-                               */
+    char msg[DDP_ERROR_TEXT]; /* a sentence, never empty: what failed, names, numbers, what to do */
 };
 
 /**

@@ -131,8 +131,7 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_state_sync(ddp_state *state, ddp_comm *com
 DDP_API DDP_MUST_CHECK ddp_status ddp_state_recover(ddp_state *state, ddp_comm **comm,
                                                     uint32_t timeout_ms, struct ddp_error *err);
 
-/** The number of the last commit of this rank; 0: there is none. Equal on all ranks after a sync.
- */
+/** The number of this rank's last commit; 0: there is none. Equal on all ranks after a sync. */
 DDP_API uint64_t ddp_state_commit_number(const ddp_state *state);
 
 #ifdef __cplusplus

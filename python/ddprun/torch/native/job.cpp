@@ -241,8 +241,7 @@ void Job::enqueue(ddp_comm *comm, c10::Stream stream)
     event_->record(stream);
 }
 
-/* Tensors of the caller may be leaves of a graph, which no call may change that is differentiated.
- */
+/* Tensors of the caller may be leaves of a graph, which no differentiated call may change. */
 void Job::give_results()
 {
     const at::AutoDispatchBelowAutograd guard;
