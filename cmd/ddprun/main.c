@@ -158,8 +158,10 @@ static int run_job(struct ddprun_options *options, struct leash *leash, char **a
     }
     if (status == DDP_OK)
         status = plan_job(&plan, options, environ, &err);
-    if (status == DDP_OK)
+    if (status == DDP_OK) {
         status = plan_binding(&plan, options, environ, &err);
+        bad = status == DDP_E_UNSUPPORTED ? EXIT_CONFIG : EXIT_USAGE;
+    }
     if (status == DDP_OK) {
         bad = EXIT_CONFIG;
         status = plan_program(&plan, options, operands, &err);

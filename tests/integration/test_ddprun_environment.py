@@ -181,6 +181,15 @@ class Variables(DdprunCase):
         self.assertEqual(self.run_job('-c', cpu, DDPRUN, '--numa-binding=exclusive', '--no-prefix', 'sh', '-c', script,
                                       program='/usr/bin/taskset').out, f'0 Cpus_allowed_list: {cpu}\n')
 
+    def test_processors_without_hwloc(self):
+        """It is loaded only then. Any other library is one that lacks its functions."""
+        library = self.folder / 'libhwloc.so.15'
+        for content, said in ((b'', 'cannot be loaded'), (Path(os.environ['DDPRUN_NVML']).read_bytes(), 'has no hwloc_')):
+            library.write_bytes(content)
+            job = self.run_job('--numa-binding=node', 'true', env={'LD_LIBRARY_PATH': self.folder})
+            self.assert_sentence(job, 78, '--numa-binding needs', 'hwloc', said)
+            self.assertEqual(self.run_job('true', env={'LD_LIBRARY_PATH': self.folder}).code, 0)
+
     def test_omp_num_threads(self):
         del self.env['OMP_NUM_THREADS']
         self.assertNotIn('OMP_NUM_THREADS', self.workers()[0])
