@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 VARIABLE = 'DDPRUN_LIBRARY_PATH'
+SONAMES = {'ddpcomm': 0, 'ddpstore': 1}
 VERSION_CALLS = {'ddpcomm': 'ddp_version', 'ddpstore': 'ddp_store_version'}
 PACKAGE = os.path.dirname(os.path.abspath(__file__))
 # Where a wheel has them (meson-python), and where someone may have put them.
@@ -33,7 +34,7 @@ def _files(name: str) -> Iterator[str]:
     folders += [folder for folder in os.environ.get(VARIABLE, '').split(os.pathsep) if folder]
     for folder in folders:
         yield from sorted(glob.glob(os.path.join(glob.escape(folder), f'lib{name}.so*')))[:1]
-    yield f'lib{name}.so.0'
+    yield f'lib{name}.so.{SONAMES[name]}'
 
 
 def _load(name: str, calls: dict[str, list[object]], others: dict[str, tuple[object, list[object]]]) -> ctypes.CDLL:
