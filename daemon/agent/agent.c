@@ -99,7 +99,6 @@ static ddp_status watch_guard(struct agent *agent, struct ddp_error *err)
 ddp_status agent_init(struct agent *agent, uv_loop_t *loop, const struct agent_config *config,
                       const struct agent_hooks *hooks, struct ddp_error *err)
 {
-    memset(agent, 0, sizeof *agent);
     agent->config = config;
     agent->hooks = *hooks;
     agent->loop = loop;

@@ -31,7 +31,8 @@
 
 #include <ddprun/status.h>
 
-/* Prepare, without starting anything. On failure, too, agent_close() and agent_finish() follow. */
+/* Prepare @agent, which is zeroed, without starting anything. On failure, too, agent_close() and
+ * agent_finish() follow. */
 DDP_MUST_CHECK ddp_status agent_init(struct agent *agent, uv_loop_t *loop,
                                      const struct agent_config *config,
                                      const struct agent_hooks *hooks, struct ddp_error *err);

@@ -396,7 +396,6 @@ ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
                            const struct agent_config *agent, const struct member_config *member,
                            const struct membership_link *link, struct ddp_error *err)
 {
-    memset(membership, 0, sizeof *membership);
     membership->link = *link;
     uv_timer_init(loop, &membership->timer);
     membership->timer.data = membership;

@@ -39,8 +39,8 @@ struct membership {
     char other_command[DDP_ROUND_TEXT_SIZE]; /* the last logged node with another command */
 };
 
-/* Prepare; the node announces agent->nproc workers. On failure, too, membership_close() and
- * membership_finish() follow. */
+/* Prepare @membership, which is zeroed; the node announces agent->nproc workers. On failure, too,
+ * membership_close() and membership_finish() follow. */
 DDP_MUST_CHECK ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
                                           const struct agent_config *agent,
                                           const struct member_config *member,
