@@ -123,9 +123,9 @@ class Install(unittest.TestCase):
         self.in_packages(stage)
 
     def in_packages(self, stage):
-        """Each file that is installed is in a Debian package."""
-        lists = ''.join(path.read_text() for path in (ROOT / 'debian').glob('*.install'))
-        patterns = [line.split()[0] for line in lists.splitlines() if line]
+        """Each file that is installed is in a Debian package, or in the list of those that are in none."""
+        lists = ''.join(path.read_text() for path in (ROOT / 'debian').glob('*install*'))
+        patterns = [line.split()[0] for line in lists.splitlines() if line and not line.startswith('#')]
         for path in stage.rglob('*'):
             # Debian's libraries are in a folder of their architecture.
             name = re.sub(r'^usr/lib/(lib|pkgconfig|ddprun)', r'usr/lib/x/\1', str(path.relative_to(stage)))
