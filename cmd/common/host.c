@@ -172,6 +172,13 @@ ddp_status host_need_files(uint32_t needed, struct rlimit *ret_before, struct dd
                           needed, (uint64_t)limit.rlim_cur, can_be);
 }
 
+void host_make_room_for_files(uint32_t count)
+{
+    int fd = count <= INT_MAX ? fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, (int)count) : -1;
+    if (fd >= 0)
+        close(fd);
+}
+
 int host_ensure_stdio(void)
 {
     for (int fd = 0; fd < 3; fd++)

@@ -49,6 +49,11 @@ void host_random_uuid(char text[HOST_UUID_SIZE]);
 DDP_MUST_CHECK ddp_status host_need_files(uint32_t needed, struct rlimit *ret_before,
                                           struct ddp_error *err);
 
+/* Let the kernel's table of this process have room for descriptors up to @count, before the first
+ * thread: later the kernel makes the process wait for some 10 ms whenever the table grows. A fork
+ * does not keep the room. Without memory nothing happens. */
+void host_make_room_for_files(uint32_t count);
+
 /* Open /dev/null for each of descriptors 0 to 2 that is closed, so that no pipe of this process
  * gets such a number. Returns 0 or errno. */
 int host_ensure_stdio(void);

@@ -467,6 +467,7 @@ ddp_status plan_files(struct plan *plan, struct ddp_error *err)
     needed += plan_worker_ports(plan);
     for (uint32_t i = 0; i < plan->agent.nproc; i++)
         needed += (uint32_t)__builtin_popcount(plan->streams[i].tee);
+    plan->files = needed;
     ddp_status status = host_need_files(needed, &plan->nofile, err);
     if (status != DDP_OK)
         return ddpi_error_advise(err, status, "raise it with 'ulimit -n', or start fewer workers");

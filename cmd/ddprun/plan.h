@@ -52,6 +52,7 @@ struct plan {
     struct event_log event_log;
     struct metrics_config metrics;
     struct rlimit nofile; /* the limit before it was raised; the workers get it */
+    uint32_t files;       /* how many the agent will open */
     char host[256];
     char run_id[HOST_UUID_SIZE];
     char *home_token;                /* the path of the user's default token; NULL: not used */

@@ -9,6 +9,7 @@
 #include "exit_codes.h"
 #include "flight_answers.h"
 #include "horovod.h"
+#include "host.h"
 #include "interface.h"
 #include "master_port.h"
 #include "mem.h"
@@ -493,6 +494,7 @@ int run_agent(struct plan *plan, const struct guard_agent *split, bool *ret_wait
     if (sys_errno == 0)
         sys_errno = -uv_loop_init(&run->loop);
     ignore_signals();
+    host_make_room_for_files(plan->files);
     if (sys_errno != 0) {
         ddpi_error_sys(&err, sys_errno, "cannot set up the agent");
         ddpi_free(run);

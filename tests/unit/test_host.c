@@ -128,13 +128,38 @@ START_TEST(files_are_to_be_had_up_to_the_hard_limit)
 }
 END_TEST
 
+/* How many descriptors the kernel's table has room for. */
+static unsigned long room_for_files(void)
+{
+    static const char label[] = "\nFDSize:";
+    char text[4096] = "";
+    FILE *status = fopen("/proc/self/status", "re");
+    ck_assert_ptr_nonnull(status);
+    (void)!fread(text, 1, sizeof text - 1, status);
+    fclose(status);
+    const char *at = strstr(text, label);
+    ck_assert_ptr_nonnull(at);
+    return strtoul(at + strlen(label), NULL, 10);
+}
+
+START_TEST(there_is_room_for_files)
+{
+    const unsigned long before = room_for_files();
+    int next = dup(0);
+    close(next);
+    host_make_room_for_files((uint32_t)before);
+    ck_assert_uint_gt(room_for_files(), before);
+    ck_assert_int_eq(dup(0), next); /* and none is open */
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("host");
     TCase *tcase = tcase_create("host");
     ADD_TESTS(tcase, numbers_of_workers, what_is_no_number_of_workers,
               a_reserved_port_is_there_for_a_worker, names, descriptors_that_were_closed,
-              files_are_to_be_had_up_to_the_hard_limit);
+              files_are_to_be_had_up_to_the_hard_limit, there_is_room_for_files);
     suite_add_tcase(suite, tcase);
     return suite;
 }
