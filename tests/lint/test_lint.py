@@ -111,6 +111,18 @@ class LintTest(unittest.TestCase):
         self.expect('documents', 'README.md:17', 'docs/a.md:3', 'tests/unit/test_a.py:4', 'tests/integration/documents.txt:2',
                     'tests/integration/documents.txt:4', 'tests/integration/documents.txt:5')
 
+    def test_pictures(self):
+        self.write('docs/benchmarks/rendezvous.json',
+                   '{"benchmark": "run", "date": "2031-05-06", "commit": "abc1234", "machine": "Z80", "versions": "1"}',
+                   '{"benchmark": "rendezvous", "nodes": 100, "form_ms": 12, "max": 20}',
+                   '{"benchmark": "rendezvous", "nodes": 1000, "form_ms": 100, "max": 200}')
+        folder = self.root / 'docs' / 'benchmarks'
+        subprocess.run([sys.executable, LINT.with_name('draw-benchmarks'), folder], check=True, capture_output=True)
+        self.expect('pictures')
+        self.write('docs/benchmarks/store.svg', '<svg/>')
+        self.write('docs/benchmarks/rendezvous.svg', '<svg/>')
+        self.expect('pictures', 'docs/benchmarks/rendezvous.svg:1', 'docs/benchmarks/store.svg:1')
+
     def test_arrows_point_one_way(self):
         self.write('ARCHITECTURE.md', '```arrows', 'base    below all <- worker', 'worker  above <- base', '```')
         self.expect('includes', 'ARCHITECTURE.md:2')
