@@ -316,4 +316,4 @@ def main(*variants):
 
 
 if __name__ == '__main__':
-    sys.exit(main(*sys.argv[1:]))
+    main(*sys.argv[1:])

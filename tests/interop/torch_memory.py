@@ -104,16 +104,20 @@ def unfinished(rank, size):
     """What is under way when a program ends, or is thrown away, is over then."""
     bucket = back_end().allocate_tensor(ROWS * COLUMNS, dtype=torch.float32, device=torch.device('cpu'))
     late = dist.new_group()
+    store = dist.distributed_c10d._get_default_store()
     dist.barrier(late)
     works = [dist.irecv(torch.empty(ROWS), (rank + 1) % size)]
     if rank == 0:
         works.append(dist.all_reduce(bucket, async_op=True))
         works.append(dist.all_reduce(bucket, group=late, async_op=True))
         assert not any(work.is_completed() for work in works)
+        store.set('rank 0 has looked', '')
+    store.wait(['rank 0 has looked'])  # a rank that ends fails them
     print('unfinished is right', flush=True)
 
 
 def main():
+    os.environ['DDPRUN_TORCH_FORM'] = 'native'
     dist.init_process_group('ddp')
     assert os.environ['DDP_DISABLE_COMM_MEM'] == '0'
     rank, size = dist.get_rank(), dist.get_world_size()
