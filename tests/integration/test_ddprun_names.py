@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """test_ddprun_names.py - jobs of several nodes that have no name, and jobs that share the store of one node."""
 
+import os
 import signal
 import sys
 import unittest
@@ -31,9 +32,15 @@ class Names(DdprundCase):
     def test_both_commands_are_told_once(self):
         """Each node without a name starts what it was given, in one job."""
         endpoint = f'127.0.0.1:{free_port()}'
-        words = ['--max-restarts=1', '--crash-loop=0', '--no-python', 'sh', '-c',
-                 'echo "$0 $RANK of $WORLD_SIZE"; [ $WORLD_SIZE = 1 ] || '
-                 '[ $TORCHELASTIC_RESTART_COUNT = 1 ] || [ $RANK = 1 ] || exit 3; exec sleep 1000']
+        os.mkfifo(self.folder / 'written')  # rank 0 of the first world of both fails after rank 1 has written its line
+        script = self.write('worker.sh', f'''
+            echo "$1 $RANK of $WORLD_SIZE"
+            case "$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT $RANK" in
+            "2 0 0") read line <{self.folder}/written; exit 3;;
+            "2 0 1") echo >{self.folder}/written;;
+            esac
+            exec sleep 1000''')
+        words = ['--max-restarts=1', '--crash-loop=0', '--no-python', 'sh', script]
         first = self.node(endpoint, *words, 'one')
         first.read_until('one 0 of 1')
         second = self.node(endpoint, *words, 'two')
