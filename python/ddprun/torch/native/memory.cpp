@@ -7,6 +7,7 @@
 
 #include <cstdio>
 #include <sys/mman.h>
+#include <tuple>
 #include <unistd.h>
 
 namespace ddprun
@@ -40,7 +41,7 @@ void Memory::give_back(void *address)
     struct ddp_error ignored;
     const auto found = sizes_.find(address);
     if (comm_ != nullptr)
-        (void)ddp_free(comm_, address, &ignored);
+        std::ignore = ddp_free(comm_, address, &ignored);
     else if (found->second > 0)
         munmap(address, found->second);
     sizes_.erase(found);
@@ -55,7 +56,7 @@ void Memory::outlive()
     if (comm_ == nullptr)
         return;
     for (auto &[address, size] : sizes_)
-        (void)ddp_alloc_detach(comm_, address, &size, &ignored);
+        std::ignore = ddp_alloc_detach(comm_, address, &size, &ignored);
     comm_ = nullptr;
 }
 
