@@ -100,7 +100,7 @@ ddp_status ddpi_error_nomem(struct ddp_error *err, unsigned long long bytes)
     return ddpi_error_set(err, DDP_E_NOMEM, "out of memory: cannot allocate %llu bytes", bytes);
 }
 
-/* --- running out of file descriptors --- */
+/* ---- running out of file descriptors ---- */
 
 bool ddpi_errno_lacks_descriptors(int sys_errno)
 {

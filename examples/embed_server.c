@@ -61,7 +61,7 @@ static void on_signal(uv_signal_t *handle, int signum)
     stop(handle->data);
 }
 
-/* ---- the client, on the same loop ------------------------------------------------------------ */
+/* ---- the client, on the same loop ---- */
 
 static void on_event(void *data, ddp_store_uv *client, const struct ddp_store_event *event)
 {
@@ -108,7 +108,7 @@ static ddp_status watch(struct program *program, struct ddp_error *err)
     return ddp_store_uv_submit(program->client, &request, on_watching, program, NULL, err);
 }
 
-/* ---- the server ------------------------------------------------------------------------------ */
+/* ---- the server ---- */
 
 static ddp_status serve(struct program *program, const char *host, uint16_t port,
                         struct ddp_error *err)

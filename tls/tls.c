@@ -38,7 +38,7 @@ struct ddpi_tls {
     void *find_ctx;
 };
 
-/* --- keys --- */
+/* ---- keys ---- */
 
 /* OpenSSL represents a key as a session to resume. */
 static SSL_SESSION *session_of(const struct ddpi_openssl *lib, SSL *ssl,
@@ -83,7 +83,7 @@ static int find_psk(SSL *ssl, const unsigned char *identity, size_t len, SSL_SES
     return 1;
 }
 
-/* --- the engine --- */
+/* ---- the engine ---- */
 
 static bool configure_ctx(const struct ddpi_openssl *lib, SSL_CTX *ctx)
 {
@@ -133,7 +133,7 @@ void ddpi_tls_engine_destroy(struct ddpi_tls_engine *engine)
     ddpi_free(engine);
 }
 
-/* --- a connection's life --- */
+/* ---- a connection's life ---- */
 
 static bool create_ssl(struct ddpi_tls *tls, SSL_CTX *ctx)
 {
@@ -215,7 +215,7 @@ bool ddpi_tls_is_open(const struct ddpi_tls *tls)
     return tls->open;
 }
 
-/* --- failures --- */
+/* ---- failures ---- */
 
 #define OTHER_KEY                                                                              \
     "the peer has another key; both ends need the same token, and keys made from it for this " \
@@ -267,7 +267,7 @@ static ddp_status check_result(struct ddpi_tls *tls, int result, struct ddp_erro
     }
 }
 
-/* --- receiving --- */
+/* ---- receiving ---- */
 
 static ddp_status shake_hands(struct ddpi_tls *tls, struct ddp_error *err)
 {
@@ -354,7 +354,7 @@ ddp_status ddpi_tls_take(struct ddpi_tls *tls, const void *bytes, size_t len,
     return status;
 }
 
-/* --- sending --- */
+/* ---- sending ---- */
 
 ddp_status ddpi_tls_put(struct ddpi_tls *tls, struct ddpi_buf *plain, size_t most,
                         struct ddpi_buf *wire, struct ddp_error *err)

@@ -55,7 +55,7 @@ static void advise(struct doctor_finding *ret, enum doctor_verdict verdict, cons
     ret->verdict = verdict;
 }
 
-/* ---- the kernel and its limits --------------------------------------------------------------- */
+/* ---- the kernel and its limits ---- */
 
 static void look_at_kernel(struct doctor_finding *ret)
 {
@@ -121,7 +121,7 @@ static void look_at_processors(struct doctor_finding *ret)
                allowed);
 }
 
-/* ---- memory and control groups --------------------------------------------------------------- */
+/* ---- memory and control groups ---- */
 
 static void look_at_shared_memory(struct doctor_finding *ret)
 {
@@ -161,7 +161,7 @@ static void look_at_control_groups(struct doctor_finding *ret)
           access(path, W_OK) == 0 ? ", which this user may change" : "");
 }
 
-/* ---- the network ----------------------------------------------------------------------------- */
+/* ---- the network ---- */
 
 static bool is_loopback_address(const struct sockaddr *address)
 {
@@ -244,7 +244,7 @@ static void look_at_port(struct doctor_finding *ret)
         close(fd);
 }
 
-/* ---- secrets and programs -------------------------------------------------------------------- */
+/* ---- secrets and programs ---- */
 
 static void look_at_token(struct doctor_finding *ret)
 {

@@ -48,7 +48,7 @@ static const struct option table[] = {
 const struct option_table ddpctl_template_table = {
     .program = "ddpctl template", .options = table, .count = sizeof table / sizeof *table};
 
-/* ---- values ---------------------------------------------------------------------------------- */
+/* ---- values ---- */
 
 /* Names of objects and hosts: at most 52 bytes, as that of a pod has an index, too. */
 static bool is_label(const char *text)
@@ -96,7 +96,7 @@ static char *make_command(char *const *words)
     return text;
 }
 
-/* ---- printing -------------------------------------------------------------------------------- */
+/* ---- printing ---- */
 
 struct print {
     const struct template_options *options;

@@ -47,7 +47,7 @@ static void each_option(const struct option_table *table, print_option_fn *print
             print(&table->options[i], context, out);
 }
 
-/* ---- bash ------------------------------------------------------------------------------------ */
+/* ---- bash ---- */
 
 /* bash divides a word at '=', so the option is one or two words before the value. */
 static const char bash_begin[] =
@@ -120,7 +120,7 @@ static void print_bash(const struct completion *completion, FILE *out)
             name, completion->program);
 }
 
-/* ---- zsh ------------------------------------------------------------------------------------- */
+/* ---- zsh ---- */
 
 static void zsh_option(const struct option *option, const char *context, FILE *out)
 {
@@ -161,7 +161,7 @@ static void print_zsh(const struct completion *completion, FILE *out)
     fputs("esac\n", out);
 }
 
-/* ---- fish ------------------------------------------------------------------------------------ */
+/* ---- fish ---- */
 
 /* @context: the program, and for a verb the condition that it was given. */
 static void fish_option(const struct option *option, const char *context, FILE *out)

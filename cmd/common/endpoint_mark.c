@@ -19,7 +19,7 @@
 
 enum { TEXT_MAX = 256, DIRS_MAX = 4 };
 
-/* --- places --- */
+/* ---- places ---- */
 
 /* The absolute directory in the environment variable @name, with @suffix; false: not set. */
 static bool in_env(const char *name, const char *suffix, char ret[ENDPOINT_MARK_PATH])
@@ -67,7 +67,7 @@ static bool mark_path(const char *dir, const char *host, uint16_t port,
                     port) < ENDPOINT_MARK_PATH;
 }
 
-/* --- contents --- */
+/* ---- contents ---- */
 
 /* Identify this boot and this network namespace: "UUID net:[NUMBER]". */
 static void describe_here(char ret[TEXT_MAX])

@@ -72,7 +72,7 @@ ddp_status option_duration(const struct option *option, const char *text, void *
     return DDP_OK;
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
 static bool value_is_optional(const struct option *option)
 {
@@ -236,7 +236,7 @@ static ddp_status find_letter(const struct option_table *table, const char *word
     return unknown_option(table, word, word + 1, len - 1, err);
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
+/* ---- values ---- */
 
 static ddp_status refuse_option(const struct option *option, const char *written,
                                 struct ddp_error *err)
@@ -363,7 +363,7 @@ ddp_status options_parse(const struct option_table *table, int argc, char **argv
     return status;
 }
 
-/* ---- help ------------------------------------------------------------------------------------ */
+/* ---- help ---- */
 
 /* Print @text from column HELP_COLUMN on, wrapped at blanks. */
 static void print_wrapped(const char *text, FILE *out)

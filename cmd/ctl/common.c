@@ -69,7 +69,7 @@ ddp_status ddpctl_advise_token(const struct ddp_store_options *options, ddp_stat
         options->token_file);
 }
 
-/* ---- output ---------------------------------------------------------------------------------- */
+/* ---- output ---- */
 
 /* Length of the printable UTF-8 character at @at; 0: invalid UTF-8 or a control character. */
 static size_t printable_length(const unsigned char *at, size_t len)

@@ -104,7 +104,7 @@ static const struct verb {
 
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
-/* ---- status ---------------------------------------------------------------------------------- */
+/* ---- status ---- */
 
 static ddp_status show_job_text(const struct ddpctl_job_call *call, bool first,
                                 struct ddp_error *err)
@@ -169,7 +169,7 @@ ddp_status ddpctl_job_status(struct ddpctl_job_call *call, struct ddp_error *err
     return status;
 }
 
-/* ---- the command line ------------------------------------------------------------------------ */
+/* ---- the command line ---- */
 
 static ddp_status refuse_job_words(const struct verb *verb, struct ddp_error *err)
 {
@@ -238,7 +238,7 @@ static ddp_status choose_store(struct ddpctl_job_options *options, char found[DD
     return ddpctl_job_here(found, err);
 }
 
-/* ---- the verbs ------------------------------------------------------------------------------- */
+/* ---- the verbs ---- */
 
 static ddp_status run_job_verb(const struct verb *verb, struct ddpctl_job_call *call,
                                struct ddp_error *err)

@@ -31,7 +31,7 @@ struct change {
     const char *node[2]; /* printed after the name of the node @word: requested, done; or NULL */
 };
 
-/* ---- requests -------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 static ddp_status fail_with_state(const struct ddpctl_job_call *call, ddp_status status,
                                   struct ddp_error *err)
@@ -72,7 +72,7 @@ static ddp_status request_change(struct ddpctl_job_call *call, const struct chan
     }
 }
 
-/* ---- waiting --------------------------------------------------------------------------------- */
+/* ---- waiting ---- */
 
 static bool job_ended(const struct job_view *view)
 {
@@ -167,7 +167,7 @@ static ddp_status make_change(struct ddpctl_job_call *call, const struct change 
                             : status;
 }
 
-/* ---- verbs ----------------------------------------------------------------------------------- */
+/* ---- verbs ---- */
 
 static bool has_stopped(const struct job_view *view, const char *word)
 {

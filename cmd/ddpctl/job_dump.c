@@ -36,7 +36,7 @@ struct dump_call {
     struct dump_set set;
 };
 
-/* ---- which job ------------------------------------------------------------------------------- */
+/* ---- which job ---- */
 
 /* A job of one node has a store of its own, in which it is not listed. */
 static ddp_status choose_prefix(struct dump_call *dump, struct ddp_error *err)
@@ -63,7 +63,7 @@ static const char *job_name(const struct dump_call *dump)
     return dump->prefix[0] != '\0' ? dump->job->view.name : NULL;
 }
 
-/* ---- questions and answers ------------------------------------------------------------------- */
+/* ---- questions and answers ---- */
 
 static ddp_status make_id(struct ddpi_flight_ask *ask, struct ddp_error *err)
 {
@@ -131,7 +131,7 @@ static ddp_status collect_answers(struct dump_call *dump, struct ddp_error *err)
     return status;
 }
 
-/* ---- output ---------------------------------------------------------------------------------- */
+/* ---- output ---- */
 
 static ddp_status write_whole(const char *path, const struct ddpi_buf *bytes, struct ddp_error *err)
 {

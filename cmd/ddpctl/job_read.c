@@ -65,7 +65,7 @@ ddp_status ddpctl_job_list(struct ddpctl_job_call *call, char ***ret_names, size
     return status;
 }
 
-/* ---- one job --------------------------------------------------------------------------------- */
+/* ---- one job ---- */
 
 static ddp_status take_job_key(struct ddpctl_job_call *call, const char *key, uint64_t version,
                                const void *value, size_t len, struct ddp_error *err)

@@ -12,7 +12,7 @@
 
 enum { STATE_SIZE = 512, WHY_SIZE = 320 };
 
-/* ---- the job --------------------------------------------------------------------------------- */
+/* ---- the job ---- */
 
 void job_show_state(const struct job_view *view, char *text, size_t size)
 {
@@ -147,7 +147,7 @@ static void put_job(const struct job_view *view, FILE *out)
     put_requests(view, out);
 }
 
-/* ---- its nodes ------------------------------------------------------------------------------- */
+/* ---- its nodes ---- */
 
 static void put_rank(const struct job_view *view, const struct job_node *node, FILE *out)
 {

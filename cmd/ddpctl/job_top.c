@@ -68,7 +68,7 @@ static bool wants_to_end(void)
     return top_ended != 0;
 }
 
-/* ---- drawing --------------------------------------------------------------------------------- */
+/* ---- drawing ---- */
 
 /* The bytes of the first @columns characters of the @len bytes at @line. */
 static int cut_to(const char *line, size_t len, unsigned columns)
@@ -114,7 +114,7 @@ static ddp_status draw(const struct ddpctl_job_call *call, struct ddp_error *err
     return done ? DDP_OK : ddpi_error_nomem(err, 1);
 }
 
-/* ---- the loop -------------------------------------------------------------------------------- */
+/* ---- the loop ---- */
 
 /* Wait for a change, a key or the next second. */
 static ddp_status await_news(struct ddpctl_job_call *call, struct ddp_error *err)

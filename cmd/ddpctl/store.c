@@ -118,7 +118,7 @@ static const struct action {
 
 enum { ACTIONS = sizeof actions / sizeof *actions };
 
-/* ---- the verb -------------------------------------------------------------------------------- */
+/* ---- the verb ---- */
 
 static void print_store_help(void)
 {

@@ -15,7 +15,7 @@
 
 enum { CHUNK = 64 * 1024 };
 
-/* ---- output ---------------------------------------------------------------------------------- */
+/* ---- output ---- */
 
 static json_t *json_word(const char *word)
 {
@@ -41,7 +41,7 @@ static ddp_status print_words(const struct ddpctl_call *call, char *const *words
                : DDP_OK;
 }
 
-/* ---- actions --------------------------------------------------------------------------------- */
+/* ---- actions ---- */
 
 ddp_status ddpctl_run_get(struct ddpctl_call *call, struct ddp_error *err)
 {

@@ -28,7 +28,7 @@ struct line {
     uint64_t version;
 };
 
-/* ---- output ---------------------------------------------------------------------------------- */
+/* ---- output ---- */
 
 static ddp_status print_line(const struct line *line, bool json, struct ddp_error *err)
 {
@@ -59,7 +59,7 @@ static bool print_watch_line(struct watching *watching, const struct line *line)
     return status == DDP_OK && ddpctl_loop_flush(&watching->loop);
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- the end ---- */
 
 static void stop_watch(struct ddpctl_loop *loop)
 {
@@ -87,7 +87,7 @@ static bool watch_succeeded(struct watching *watching, const struct ddp_store_re
     return result->status == DDP_OK;
 }
 
-/* ---- existing keys --------------------------------------------------------------------------- */
+/* ---- existing keys ---- */
 
 static void forget_keys(struct watching *watching)
 {
@@ -163,7 +163,7 @@ static void show_initial(struct watching *watching)
                         on_listed, watching);
 }
 
-/* ---- changes --------------------------------------------------------------------------------- */
+/* ---- changes ---- */
 
 static void on_watch_event(void *data, ddp_store_uv *store, const struct ddp_store_event *event)
 {

@@ -61,7 +61,7 @@ static const struct option table[] = {
 const struct option_table ddpctl_token_table = {
     .program = "ddpctl token", .options = table, .count = sizeof table / sizeof *table};
 
-/* ---- actions --------------------------------------------------------------------------------- */
+/* ---- actions ---- */
 
 static ddp_status show_path(const struct token_options *options, const char *path,
                             struct ddp_error *err)
@@ -170,7 +170,7 @@ static const struct action {
 
 enum { ACTIONS = sizeof actions / sizeof *actions };
 
-/* ---- the verb -------------------------------------------------------------------------------- */
+/* ---- the verb ---- */
 
 static void print_token_help(void)
 {

@@ -41,7 +41,7 @@ void dry_run_print_command(char *const *words)
     ddpi_buf_finish(&line);
 }
 
-/* ---- the environment ------------------------------------------------------------------------- */
+/* ---- the environment ---- */
 
 static bool is_secret(const char *name, size_t len)
 {
@@ -92,7 +92,7 @@ static void print_environment(const struct plan *plan)
     worker_env_free(envp);
 }
 
-/* ---- the rest -------------------------------------------------------------------------------- */
+/* ---- the rest ---- */
 
 void dry_run_print_sources(const struct ddprun_options *options)
 {

@@ -60,7 +60,7 @@ static bool given(const char *text)
     return text != NULL && *text != '\0';
 }
 
-/* ---- the hosts ------------------------------------------------------------------------------- */
+/* ---- the hosts ---- */
 
 static ddp_status read_hostfile(struct launch *launch, const char *path, struct ddp_error *err)
 {
@@ -123,7 +123,7 @@ static ddp_status decide_nodes(struct launch *launch, const struct ddprun_option
     return DDP_OK;
 }
 
-/* ---- the address of the store ---------------------------------------------------------------- */
+/* ---- the address of the store ---- */
 
 /* The address of this machine from which it reaches @name; false: the name has no address here. */
 static bool route_to(const char *name, char ret[DDPI_HOST_MAX])
@@ -180,7 +180,7 @@ static ddp_status decide_store(struct launch *launch, const struct ddprun_option
                                                   : launch->this_host);
 }
 
-/* ---- what each host is told ------------------------------------------------------------------ */
+/* ---- what each host is told ---- */
 
 static ddp_status read_token(struct launch *launch, const struct ddprun_options *options,
                              struct ddp_error *err)

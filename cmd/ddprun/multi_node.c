@@ -34,7 +34,7 @@ enum {
     LONG_WAIT_MS = 5000, /* until what may keep the nodes apart is said */
 };
 
-/* ---- hosting the store --------------------------------------------------------------------- */
+/* ---- hosting the store ---- */
 
 static uint32_t most_nodes(const struct multi_node *node)
 {
@@ -207,7 +207,7 @@ static void stop_trying(struct multi_node *node)
     uv_timer_stop(&node->try_again);
 }
 
-/* ---- what may keep the nodes apart ----------------------------------------------------------- */
+/* ---- what may keep the nodes apart ---- */
 
 /* No seat yet in a generation of all nodes, and others can come from this machine only. */
 static bool is_cut_off(const struct multi_node *node)
@@ -248,7 +248,7 @@ static void on_long_wait(uv_timer_t *timer)
                        config->store, host, config->endpoint.port);
 }
 
-/* ---- messages of the store ------------------------------------------------------------------- */
+/* ---- messages of the store ---- */
 
 static void on_cluster(void *ctx, const struct ddp_round_seat *seat, const char *why)
 {
@@ -391,7 +391,7 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
     node->connected = connected;
 }
 
-/* ---- life ---------------------------------------------------------------------------------- */
+/* ---- life ---- */
 
 struct ddp_store_options multi_node_store_options(const struct multi_node_config *config)
 {

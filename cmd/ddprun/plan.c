@@ -41,7 +41,7 @@ static bool is_static(const struct ddprun_options *options)
     return options->rdzv_backend == DDPRUN_STATIC && !options->standalone;
 }
 
-/* ---- streams, signals, names --------------------------------------------------------------- */
+/* ---- streams, signals, names ---- */
 
 static ddp_status plan_streams(struct plan *plan, const struct ddprun_options *options,
                                struct ddp_error *err)
@@ -95,7 +95,7 @@ static const char *line_template(const struct ddprun_options *options)
     return given(options->line_template) ? options->line_template : "[${role_name}${local_rank}]:";
 }
 
-/* ---- the store and rank 0 ------------------------------------------------------------------ */
+/* ---- the store and rank 0 ---- */
 
 /* The address to listen on. No resolver is asked for "localhost". */
 static const char *listening_address(const char *host)
@@ -204,7 +204,7 @@ static void plan_single(struct plan *plan, const struct ddprun_options *options,
     plan_member(plan, options, 1, 1, agent->master_addr);
 }
 
-/* ---- several nodes --------------------------------------------------------------------------- */
+/* ---- several nodes ---- */
 
 static ddp_status check_several(const struct ddprun_options *options, struct ddp_error *err)
 {
@@ -353,7 +353,7 @@ static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *opt
     return DDP_OK;
 }
 
-/* ---- the plan ------------------------------------------------------------------------------- */
+/* ---- the plan ---- */
 
 /* A single worker on a terminal behaves as without ddprun. */
 static bool wants_pty(const struct plan *plan, const struct ddprun_options *options)

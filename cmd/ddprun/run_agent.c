@@ -117,7 +117,7 @@ static void serve_horovod(const struct plan *plan, struct run *run,
     horovod_open(&run->horovod, &run->loop, store, plan->multi.trust_local_users, &run->membership);
 }
 
-/* ---- a job of one node: store and rounds are in this process ----------------------------- */
+/* ---- a job of one node: store and rounds are in this process ---- */
 
 /* The prefix of the keys of TCPStore clients, whose protocol has no generations. */
 static void tcpstore_prefix(char *text, size_t size, uint64_t generation)
@@ -281,7 +281,7 @@ static const struct run_ops single_ops = {prepare_single, open_single, close_sin
                                                    .leave = leave_single,
                                                    .done = on_done}};
 
-/* ---- a job of several nodes: store and rounds are elsewhere, or on one of the nodes ------- */
+/* ---- a job of several nodes: store and rounds are elsewhere, or on one of the nodes ---- */
 
 /* Only the node of rank 0 needs the port of --master-port, and the agent of that node may have
  * reserved it on this machine. */
@@ -391,7 +391,7 @@ static const struct run_ops multi_ops = {prepare_multi, open_multi, close_multi,
                                                   .hurry = hurry_multi,
                                                   .done = on_done}};
 
-/* ---- the loop ---------------------------------------------------------------------------- */
+/* ---- the loop ---- */
 
 static void count_handle(uv_handle_t *handle, void *arg)
 {

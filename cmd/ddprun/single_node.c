@@ -18,7 +18,7 @@
 
 enum { THE_MEMBER = 1, KEY_SIZE = sizeof DDPI_ROUND_PREFIX + DDPI_JOB_MAX + sizeof "/member/1" };
 
-/* ---- what users see -------------------------------------------------------------------------- */
+/* ---- what users see ---- */
 
 /* Show @what, "state" for example, as @node->record has it, if it is whole. */
 static void show_record(struct single_node *node, const char *what, ddp_status status)
@@ -46,7 +46,7 @@ void single_node_describe(struct single_node *node, const char *text)
 
 static void step_soon(struct single_node *node);
 
-/* ---- what users ask for ---------------------------------------------------------------------- */
+/* ---- what users ask for ---- */
 
 void single_node_asked(struct single_node *node, struct ddpi_bytes key, bool set)
 {
@@ -66,7 +66,7 @@ void single_node_asked(struct single_node *node, struct ddpi_bytes key, bool set
     step_soon(node);
 }
 
-/* ---- the machine ----------------------------------------------------------------------------- */
+/* ---- the machine ---- */
 
 static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
                            struct ddp_error *err)

@@ -50,7 +50,7 @@ void etcd_state_limit(struct ddprund_options *options)
         server->tcpstore_max_key_len = DDPI_ETCD_KEY_MAX / 2;
 }
 
-/* --- what the store in etcd says --- */
+/* ---- what the store in etcd says ---- */
 
 static void on_stands_by(void *ctx, const char *leader, uint64_t number)
 {
@@ -91,7 +91,7 @@ static void on_over(void *ctx, const struct ddp_error *why)
     state->options.failed(state->options.ctx, why);
 }
 
-/* --- opening --- */
+/* ---- opening ---- */
 
 /* Other users must not be able to read it, nor to have written it. */
 static ddp_status check_password_file(int fd, const char *path, struct ddp_error *err)

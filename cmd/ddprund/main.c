@@ -84,7 +84,7 @@ static void notify(struct daemon *daemon, const char *state)
         ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN, "%s", err.msg);
 }
 
-/* ---- endpoints ------------------------------------------------------------------------------- */
+/* ---- endpoints ---- */
 
 /* Call @act for each endpoint that clients know in advance: its port was given. */
 static void for_endpoints(struct daemon *daemon,
@@ -128,7 +128,7 @@ static void remove_marks(struct daemon *daemon)
         for_endpoints(daemon, remove_mark);
 }
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- the end ---- */
 
 static void log_totals(struct daemon *daemon)
 {
@@ -192,7 +192,7 @@ static void daemon_drain(struct daemon *daemon, int signum)
     ddpi_server_drain(daemon->server, on_drained, daemon);
 }
 
-/* ---- state ----------------------------------------------------------------------------------- */
+/* ---- state ---- */
 
 /* A store in etcd that another process leads now starts anew, as a standby; a service manager does
  * that. */
@@ -265,7 +265,7 @@ static ddp_status open_state(struct daemon *daemon, struct ddp_error *err)
     return DDP_OK;
 }
 
-/* ---- signals --------------------------------------------------------------------------------- */
+/* ---- signals ---- */
 
 static void reload(struct daemon *daemon)
 {
@@ -313,7 +313,7 @@ static void watch_signals(struct daemon *daemon)
     daemon->drain_timer.data = daemon;
 }
 
-/* ---- the start ------------------------------------------------------------------------------- */
+/* ---- the start ---- */
 
 /* By default malloc raises its mmap threshold, up to 32 MiB, when large blocks are freed. Then
  * output that clients do not read grows by copies, and freed memory is not returned to the system.

@@ -13,7 +13,7 @@
 
 enum { TEXT_MAX = 120 * 1024 }; /* Linux takes 128 KiB, with the name and the task */
 
-/* ---- the text -------------------------------------------------------------------------------- */
+/* ---- the text ---- */
 
 static ddp_status check_node(const struct ddp_round_member *says, struct ddp_error *err)
 {
@@ -80,7 +80,7 @@ ddp_status tf_cluster_make(struct tf_cluster *cluster, const struct ddp_round_me
     return status;
 }
 
-/* ---- what the nodes say ---------------------------------------------------------------------- */
+/* ---- what the nodes say ---- */
 
 static void on_begun(void *ctx)
 {

@@ -26,7 +26,7 @@ enum {
 
 enum { DONE = 200, BAD_PATH = 400, NOT_THERE = 404, BAD_METHOD = 405, NO_STORE = 503 };
 
-/* ---- requests -------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 /* A request of a worker while the store is asked. */
 struct asked {
@@ -134,7 +134,7 @@ static unsigned on_request(void *ctx, struct http_request *http)
     return NO_STORE;
 }
 
-/* ---- the first worker connects --------------------------------------------------------------- */
+/* ---- the first worker connects ---- */
 
 static ddp_status connect_store(struct horovod *horovod, struct ddp_error *err)
 {
@@ -198,7 +198,7 @@ static void on_connected(void *ctx, const struct ddpi_listener *listener, int fd
         close(fd);
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- life ---- */
 
 static void on_shed(void *ctx)
 {

@@ -49,7 +49,7 @@ static ddp_status add_entry(struct host_list *list, const struct host_entry *ent
     return DDP_OK;
 }
 
-/* ---- names and slots ------------------------------------------------------------------------- */
+/* ---- names and slots ---- */
 
 static bool is_name(const char *text, size_t len)
 {
@@ -101,7 +101,7 @@ static size_t name_len(const char *text, size_t len)
     return colon != NULL ? (size_t)(colon - text) : len;
 }
 
-/* ---- lists ----------------------------------------------------------------------------------- */
+/* ---- lists ---- */
 
 static int by_name(const void *a, const void *b)
 {
@@ -202,7 +202,7 @@ ddp_status host_list_add(struct host_list *list, const char *text, struct ddp_er
     }
 }
 
-/* ---- files ----------------------------------------------------------------------------------- */
+/* ---- files ---- */
 
 /* "slots=8", with other words such as mpirun's "max_slots=8" ignored. */
 static ddp_status read_word(struct host_entry *entry, const char *word, size_t len,
@@ -260,7 +260,7 @@ ddp_status host_list_add_file(struct host_list *list, const char *text, const ch
     return check_twice(list, file, err);
 }
 
-/* ---- a choice of hosts and slots ------------------------------------------------------------- */
+/* ---- a choice of hosts and slots ---- */
 
 /* What --include or --exclude say of a host: all of it, or some slots. */
 struct choice {

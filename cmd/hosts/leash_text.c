@@ -23,7 +23,7 @@ static const char *const passed_on[] = {
     "MKL_*",   "PET_*",           "DDP_*",  "DDPRUN_*", "HOROVOD_*",
 };
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 static bool put_text(struct ddpi_buf *text, const char *word)
 {
@@ -66,7 +66,7 @@ bool leash_put_signal(struct ddpi_buf *text, int sig)
     return put_line(text, "signal", signame_of(sig, name));
 }
 
-/* ---- variables ------------------------------------------------------------------------------- */
+/* ---- variables ---- */
 
 static bool is_passed_on(const char *name, size_t len)
 {
@@ -114,7 +114,7 @@ bool leash_put_environment(struct ddpi_buf *text, char *const *envp, const char 
     return ok;
 }
 
-/* ---- reading --------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 static bool unescape(char *text)
 {

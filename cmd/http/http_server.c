@@ -48,7 +48,7 @@ struct exchange {
     struct MHD_Response *response; /* NULL: no body */
 };
 
-/* ---- the library in the loop ----------------------------------------------------------------- */
+/* ---- the library in the loop ---- */
 
 static uint64_t now_ms(const struct http_server *server)
 {
@@ -97,7 +97,7 @@ static void on_ready(uv_poll_t *poll, int uv_err, int events)
     advance(poll->data);
 }
 
-/* ---- connections ----------------------------------------------------------------------------- */
+/* ---- connections ---- */
 
 static void on_connection(void *ctx, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code)
@@ -139,7 +139,7 @@ static void await_owner(struct http_server *server, struct MHD_Connection *conne
         http_connection_pause(own);
 }
 
-/* ---- one request ----------------------------------------------------------------------------- */
+/* ---- one request ---- */
 
 static struct exchange *exchange_create(struct http_server *server,
                                         struct MHD_Connection *connection)
@@ -335,7 +335,7 @@ void http_answer(struct http_request *request, unsigned status, const char *type
     advance(server);
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- life ---- */
 
 static void on_log(void *ctx, const char *format, va_list words)
 {

@@ -31,7 +31,7 @@ static bool append_json(json_t **array, json_t *element)
     return false;
 }
 
-/* ---- nodes ----------------------------------------------------------------------------------- */
+/* ---- nodes ---- */
 
 static json_t *worker_json(const struct worker_status *worker)
 {
@@ -129,7 +129,7 @@ static json_t *nodes_json(const struct job_view *view)
     return array;
 }
 
-/* ---- the job --------------------------------------------------------------------------------- */
+/* ---- the job ---- */
 
 static json_t *recovery_json(const struct ddpi_rounds_summary *job)
 {

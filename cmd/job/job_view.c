@@ -52,7 +52,7 @@ void job_view_finish(struct job_view *view)
     memset(view, 0, sizeof *view);
 }
 
-/* ---- keys ------------------------------------------------------------------------------------ */
+/* ---- keys ---- */
 
 /* The part of @text after @prefix; NULL: @text does not begin with it. */
 static const char *after_prefix(const char *text, const char *prefix)
@@ -274,7 +274,7 @@ static bool has_order(const struct job_node *node)
     return node->member.there && node->order.there && !node->order.bad;
 }
 
-/* ---- the job --------------------------------------------------------------------------------- */
+/* ---- the job ---- */
 
 bool job_view_is(const struct job_view *view, enum ddpi_rounds_state state)
 {
@@ -378,7 +378,7 @@ bool job_view_left_out(const struct job_view *view, const char *name, char *text
     return false;
 }
 
-/* ---- nodes ----------------------------------------------------------------------------------- */
+/* ---- nodes ---- */
 
 bool job_node_there(const struct job_node *node)
 {

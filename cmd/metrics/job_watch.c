@@ -30,7 +30,7 @@ static bool submit(struct job_watch *watch, struct ddp_store_request request,
            ddp_store_uv_submit(watch->store, &request, done, data, NULL, NULL) == DDP_OK;
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
+/* ---- values ---- */
 
 /* Without memory a value is left out: the next one comes. */
 static void take_value(struct job_watch *watch, struct job_view *view, const char *key,
@@ -74,7 +74,7 @@ static void begin_reading(struct job_watch *watch)
     job_keys_read(&watch->keys, !watch->with_nodes);
 }
 
-/* ---- watches --------------------------------------------------------------------------------- */
+/* ---- watches ---- */
 
 static void end_watch(struct job_watch *watch, uint64_t *number)
 {
@@ -157,7 +157,7 @@ static void on_job_event(void *data, ddp_store_uv *store, const struct ddp_store
     begin_watches(watch);
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- life ---- */
 
 ddp_status job_watch_open(struct job_watch *watch, uv_loop_t *loop,
                           const struct ddp_store_options *options, const char *job,

@@ -41,7 +41,7 @@ enum { HTTP_OK = 200, NOT_ALLOWED = 401, NOT_THERE = 404, BAD_METHOD = 405, NO_M
 static const char text_type[] = "text/plain; charset=utf-8";
 static const char metrics_type[] = "text/plain; version=0.0.4; charset=utf-8";
 
-/* ---- what is shown --------------------------------------------------------------------------- */
+/* ---- what is shown ---- */
 
 static uint64_t latest_ns(const struct ddpi_flight_header *copy)
 {
@@ -144,7 +144,7 @@ static char *status_text(const struct metrics_server *server)
     return text;
 }
 
-/* ---- who may see what ------------------------------------------------------------------------ */
+/* ---- who may see what ---- */
 
 static bool has_token(const struct metrics_server *server, const struct http_request *request)
 {
@@ -193,7 +193,7 @@ static bool may_see(struct metrics_server *server, const struct http_request *re
            ddpi_owners_ours(&server->owners, &there, &here, &owner, &known);
 }
 
-/* ---- requests -------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 /* A scrape while the store is asked. */
 struct scrape {
@@ -314,7 +314,7 @@ static unsigned on_request(void *ctx, struct http_request *http)
     return may_see(server, http, route->audience) ? route->show(server, http) : NOT_ALLOWED;
 }
 
-/* ---- the file -------------------------------------------------------------------------------- */
+/* ---- the file ---- */
 
 /* False, with errno, if not all bytes could be written. */
 static bool write_all(int fd, const uint8_t *bytes, size_t len)
@@ -371,7 +371,7 @@ static void on_file_stats(void *data, const struct ddp_store_result *result)
     write_file(server, known ? result->value : NULL, known ? result->value_len : 0);
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- life ---- */
 
 static void on_file_due(uv_timer_t *timer)
 {

@@ -37,7 +37,7 @@ static bool put_one(struct ddpi_buf *text, const char *name, const char *type, c
     return put_head(text, name, type, help) && put(text, "ddprun_%s %" PRIu64 "\n", name, value);
 }
 
-/* ---- the job --------------------------------------------------------------------------------- */
+/* ---- the job ---- */
 
 static bool put_state(struct ddpi_buf *text, const struct job_view *view)
 {
@@ -108,7 +108,7 @@ static bool put_workers(struct ddpi_buf *text, const struct job_view *view)
     return ok;
 }
 
-/* ---- recoveries ------------------------------------------------------------------------------ */
+/* ---- recoveries ---- */
 
 static bool put_histogram(struct ddpi_buf *text, const char *phase,
                           const struct history_histogram *histogram)
@@ -141,7 +141,7 @@ static bool put_recoveries(struct ddpi_buf *text, const struct job_history *hist
     return ok;
 }
 
-/* ---- ranks of this node ---------------------------------------------------------------------- */
+/* ---- ranks of this node ---- */
 
 static uint64_t most_operations(const struct metrics_facts *facts)
 {
@@ -177,7 +177,7 @@ static bool put_ranks(struct ddpi_buf *text, const struct metrics_facts *facts)
     return ok;
 }
 
-/* ---- the store ------------------------------------------------------------------------------- */
+/* ---- the store ---- */
 
 static const struct store_metric {
     const char *stat; /* as the store names it */

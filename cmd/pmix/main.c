@@ -78,7 +78,7 @@ __attribute__((noreturn)) static void give_up(const struct ddp_error *err)
     end_server(EXIT_CONFIG);
 }
 
-/* ---- lines of the agent --------------------------------------------------------------------- */
+/* ---- lines of the agent ---- */
 
 static void take_agent_line(const char *line)
 {
@@ -121,7 +121,7 @@ static void on_agent_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *bu
     }
 }
 
-/* ---- start ---------------------------------------------------------------------------------- */
+/* ---- start ---- */
 
 static void serve(void)
 {

@@ -47,7 +47,7 @@ static struct {
     struct pmix_tasks *tasks;
 } names;
 
-/* ---- a call --------------------------------------------------------------------------------- */
+/* ---- a call ---- */
 
 static void free_name_call(struct name_call *call)
 {
@@ -158,7 +158,7 @@ static void run_name_call(struct pmix_task *task)
     answer_name_request(call);
 }
 
-/* ---- from libpmix's thread ------------------------------------------------------------------ */
+/* ---- from libpmix's thread ---- */
 
 static struct name_call *make_name_call(enum name_verb verb, size_t count, void *cbdata)
 {

@@ -47,7 +47,7 @@ static struct {
     _Atomic uint32_t ids; /* of groups of which this node is the first */
 } host;
 
-/* ---- one rank ------------------------------------------------------------------------------- */
+/* ---- one rank ---- */
 
 uint32_t pmix_upcalls_count(enum pmix_rank_state state, uint32_t *ret_first_rank)
 {
@@ -176,7 +176,7 @@ static pmix_status_t on_job_control(const pmix_proc_t *proc, const pmix_proc_t t
     return PMIX_ERR_NOT_SUPPORTED;
 }
 
-/* ---- groups of ranks ------------------------------------------------------------------------ */
+/* ---- groups of ranks ---- */
 
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t len) /* FNV-1a */
 {
@@ -311,7 +311,7 @@ static pmix_status_t on_group(pmix_group_operation_t operation, char name[],
     return queue_call(call);
 }
 
-/* ---- the answers ---------------------------------------------------------------------------- */
+/* ---- the answers ---- */
 
 static uint32_t count_meeting(uint64_t group)
 {

@@ -32,7 +32,7 @@ static bool exists_below(const char *folder, const char *name)
     return exists;
 }
 
-/* ---- what is a program of Python ------------------------------------------------------------- */
+/* ---- what is a program of Python ---- */
 
 static bool has_text(const char *bytes, size_t len, const char *text)
 {
@@ -92,7 +92,7 @@ enum python_kind python_program_kind(const char *path)
     return executable ? PYTHON_NONE : kind_of_file(path, st.st_size);
 }
 
-/* ---- which Python ------------------------------------------------------------------------- */
+/* ---- which Python ---- */
 
 /* The Python of the environment @folder; NULL: none. */
 static char *python_below(const char *folder)

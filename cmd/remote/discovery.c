@@ -40,7 +40,7 @@ static void finish_discovery(struct discovery *discovery)
     uv_close((uv_handle_t *)&discovery->timer, on_handle_closed);
 }
 
-/* ---- the judgement of a run ------------------------------------------------------------------ */
+/* ---- the judgement of a run ---- */
 
 static void report_failure(struct discovery *discovery, const char *why)
 {
@@ -108,7 +108,7 @@ static void end_part(struct discovery *discovery)
         uv_timer_start(&discovery->timer, on_period_over, PERIOD_MS, 0);
 }
 
-/* ---- its parts ------------------------------------------------------------------------------- */
+/* ---- its parts ---- */
 
 static void kill_run(struct discovery *discovery)
 {

@@ -73,7 +73,7 @@ struct head {
     bool discovered; /* the first list has come */
 };
 
-/* ---- the end --------------------------------------------------------------------------------- */
+/* ---- the end ---- */
 
 static void close_head(struct head *head);
 
@@ -174,7 +174,7 @@ static void close_head(struct head *head)
     discovery_close(&head->discovery);
 }
 
-/* ---- the hosts ------------------------------------------------------------------------------- */
+/* ---- the hosts ---- */
 
 static void add_agent(struct head *head, const struct host_entry *host)
 {
@@ -283,7 +283,7 @@ static void on_discovery_failed(void *ctx, const char *why)
     logmux_say(&head->mux, "--host-discovery-script: %s; the hosts stay as they are", why);
 }
 
-/* ---- what happens to an agent ---------------------------------------------------------------- */
+/* ---- what happens to an agent ---- */
 
 static void on_agent_ready(void *ctx, struct remote_agent *agent)
 {
@@ -387,7 +387,7 @@ static void on_spawned(void *ctx, struct spawner_task *task)
     remote_agent_spawned(task);
 }
 
-/* ---- signals --------------------------------------------------------------------------------- */
+/* ---- signals ---- */
 
 static void on_ending_signal(uv_signal_t *handle, int sig)
 {
@@ -437,7 +437,7 @@ static void on_guard_gone(uv_poll_t *poll, int status, int events)
     end_job(head, SIGTERM);
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- life ---- */
 
 static void on_log(void *ctx, enum ddpi_log_level level, const char *line)
 {

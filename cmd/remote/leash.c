@@ -28,7 +28,7 @@ bool leash_is_given(int argc, char *const *argv)
     return argc > 1 && strcmp(argv[1], "--leash") == 0;
 }
 
-/* ---- up to "go" ------------------------------------------------------------------------------ */
+/* ---- up to "go" ---- */
 
 static ddp_status keep_token(struct leash *leash, char *hex, struct ddp_error *err)
 {
@@ -171,7 +171,7 @@ void leash_say_hello(void)
     (void)!write(STDOUT_FILENO, hello, sizeof hello - 1); /* its failure is the launcher's end */
 }
 
-/* ---- later ----------------------------------------------------------------------------------- */
+/* ---- later ---- */
 
 static void on_input(uv_poll_t *watch, int uv_status, int events)
 {

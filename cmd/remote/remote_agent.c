@@ -39,7 +39,7 @@ bool remote_agent_is_up(const struct remote_agent *agent)
     return agent->sm.state == REMOTE_STARTING || agent->sm.state == REMOTE_RUNNING;
 }
 
-/* ---- its end --------------------------------------------------------------------------------- */
+/* ---- its end ---- */
 
 static bool streams_ended(const struct remote_agent *agent)
 {
@@ -160,7 +160,7 @@ void remote_agent_give_up(struct remote_agent *agent)
     agent->ending = true;
 }
 
-/* ---- its hello ------------------------------------------------------------------------------- */
+/* ---- its hello ---- */
 
 static void greet(struct remote_agent *agent)
 {
@@ -206,7 +206,7 @@ static bool find_hello(void *ctx, const char *bytes, size_t len, size_t *ret_bef
     return false;
 }
 
-/* ---- its start ------------------------------------------------------------------------------- */
+/* ---- its start ---- */
 
 /* What is being written to a leash. */
 struct leash_copy {
@@ -348,7 +348,7 @@ void remote_agent_start(struct remote_agent *agent, char **argv, char *const *en
     spawner_start(agent->spawner, &agent->task);
 }
 
-/* ---- what is said of it ---------------------------------------------------------------------- */
+/* ---- what is said of it ---- */
 
 int remote_agent_code(const struct remote_agent *agent)
 {

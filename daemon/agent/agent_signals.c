@@ -24,7 +24,7 @@ static void on_child_signal(uv_signal_t *handle, int sig)
     agent_advance(agent);
 }
 
-/* ---- signals that end the job --------------------------------------------------------------- */
+/* ---- signals that end the job ---- */
 
 /* Slurm and systemd signal every process of a job, guard and agent included, and the guard forwards
  * its own. A person who repeats a signal takes longer than that. */
@@ -121,7 +121,7 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
         *told = 0; /* the next one may have another sender */
 }
 
-/* ---- signals for the workers ---------------------------------------------------------------- */
+/* ---- signals for the workers ---- */
 
 /* The kernel tells everybody at a terminal that its size has changed. */
 static void signal_workers(struct agent *agent, int sig)

@@ -30,7 +30,7 @@ enum {
     FLUSH_SAY_MS = 60000,
 };
 
-/* ---- STOPPING ------------------------------------------------------------------------------- */
+/* ---- STOPPING ---- */
 
 static void enter_sweeping(struct agent *agent);
 static void enter_settling(struct agent *agent);
@@ -89,7 +89,7 @@ void agent_stop(struct agent *agent, enum member_stop how)
     agent_advance(agent);
 }
 
-/* ---- SWEEPING ------------------------------------------------------------------------------- */
+/* ---- SWEEPING ---- */
 
 void agent_kill_everything(struct agent *agent)
 {
@@ -143,7 +143,7 @@ void agent_abort_start(struct agent *agent)
     sweep_now(agent);
 }
 
-/* ---- SETTLING ------------------------------------------------------------------------------- */
+/* ---- SETTLING ---- */
 
 static bool is_helper(void *ctx, const struct ddpi_proc_stat *stat)
 {
@@ -271,7 +271,7 @@ static bool sweep_when_settled(struct agent *agent)
     return true;
 }
 
-/* ---- DRAINING ------------------------------------------------------------------------------- */
+/* ---- DRAINING ---- */
 
 static void abandon_streams(struct agent *agent)
 {
@@ -333,7 +333,7 @@ static bool finish_when_drained(struct agent *agent)
     return true;
 }
 
-/* ---- FLUSHING ------------------------------------------------------------------------------- */
+/* ---- FLUSHING ---- */
 
 void agent_drop_output(struct agent *agent)
 {
@@ -392,7 +392,7 @@ void agent_end(struct agent *agent, int exit_code)
     agent_advance(agent);
 }
 
-/* ---- the next step -------------------------------------------------------------------------- */
+/* ---- the next step ---- */
 
 void agent_advance(struct agent *agent)
 {

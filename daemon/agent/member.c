@@ -102,7 +102,7 @@ static void kill_member_workers(struct member *member, const char *why)
         end_workers(member, MEMBER_STOP_KILL, why);
 }
 
-/* ---- the seat ------------------------------------------------------------------------------- */
+/* ---- the seat ---- */
 
 /* The lease lasts long enough to end workers that start now before it runs out. */
 static bool lease_is_safe(const struct member *member, uint64_t now_ms)
@@ -197,7 +197,7 @@ void member_seat(struct member *member, const struct ddp_round_seat *seat, uint6
         member_follow_seat(member, now_ms);
 }
 
-/* ---- from the server ------------------------------------------------------------------------ */
+/* ---- from the server ---- */
 
 void member_join(struct member *member, uint64_t now_ms)
 {
@@ -238,7 +238,7 @@ void member_cut(struct member *member, const char *why)
     snprintf(member->cut_why, sizeof member->cut_why, "%s", why);
 }
 
-/* ---- from the workers ----------------------------------------------------------------------- */
+/* ---- from the workers ---- */
 
 void member_started(struct member *member)
 {
@@ -290,7 +290,7 @@ void member_checked(struct member *member, const char *why, uint64_t now_ms)
         member_follow_seat(member, now_ms);
 }
 
-/* ---- leaving -------------------------------------------------------------------------------- */
+/* ---- leaving ---- */
 
 void member_leave(struct member *member, int exit_code, const char *why, enum member_stop how)
 {
@@ -315,7 +315,7 @@ void member_leave(struct member *member, int exit_code, const char *why, enum me
         enter_over(member, exit_code, why);
 }
 
-/* ---- time ----------------------------------------------------------------------------------- */
+/* ---- time ---- */
 
 static bool server_answers(const struct member *member, uint64_t now_ms)
 {

@@ -25,7 +25,7 @@ static uint64_t membership_now_ms(void)
     return ddpi_now_ms(&ddpi_clock_monotonic);
 }
 
-/* ---- time ----------------------------------------------------------------------------------- */
+/* ---- time ---- */
 
 static void on_member_deadline(uv_timer_t *timer);
 
@@ -73,7 +73,7 @@ static void on_member_deadline(uv_timer_t *timer)
     update_deadline(membership);
 }
 
-/* ---- hooks of the member -------------------------------------------------------------------- */
+/* ---- hooks of the member ---- */
 
 static bool several_nodes(const struct membership *membership)
 {
@@ -194,7 +194,7 @@ static void on_member_end_check(void *ctx)
     agent_end_check(&membership->agent);
 }
 
-/* ---- the status of the workers -------------------------------------------------------------- */
+/* ---- the status of the workers ---- */
 
 static void on_status_timer(uv_timer_t *timer)
 {
@@ -220,7 +220,7 @@ static void publish_status_soon(struct membership *membership)
         uv_timer_start(timer, on_status_timer, STATUS_DELAY_MS, 0);
 }
 
-/* ---- hooks of the agent --------------------------------------------------------------------- */
+/* ---- hooks of the agent ---- */
 
 static void on_agent_started(void *ctx)
 {
@@ -287,7 +287,7 @@ static void on_agent_done(void *ctx, int exit_code)
     membership->link.done(membership->link.ctx, exit_code);
 }
 
-/* ---- events of the rounds ------------------------------------------------------------------- */
+/* ---- events of the rounds ---- */
 
 static void log_waiting(struct membership *membership, const struct ddp_round_seat *seat)
 {
@@ -390,7 +390,7 @@ void membership_note(struct membership *membership, const char *format, ...)
     va_end(args);
 }
 
-/* ---- opening and closing -------------------------------------------------------------------- */
+/* ---- opening and closing ---- */
 
 ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
                            const struct agent_config *agent, const struct member_config *member,

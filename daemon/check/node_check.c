@@ -30,7 +30,7 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* ---- its environment ------------------------------------------------------------------------- */
+/* ---- its environment ---- */
 
 static bool is_own(const struct node_check *check, const char *entry)
 {
@@ -75,7 +75,7 @@ static void drop_start(struct node_check *check)
     close_fd(&check->out_fd);
 }
 
-/* ---- start ----------------------------------------------------------------------------------- */
+/* ---- start ---- */
 
 /* Its output waits for no reader of ours: it is not shown, and no worker runs that could be. */
 static ddp_status prepare(struct node_check *check, uint64_t generation, struct ddp_error *err)
@@ -179,7 +179,7 @@ static void on_spawned(void *ctx, struct spawner_task *task)
     check->hooks.settled(check->hooks.ctx);
 }
 
-/* ---- end ------------------------------------------------------------------------------------- */
+/* ---- end ---- */
 
 void node_check_end(struct node_check *check)
 {
@@ -206,7 +206,7 @@ bool node_check_exited(struct node_check *check, pid_t pid, int wait_status)
     return true;
 }
 
-/* ---- the result ------------------------------------------------------------------------------ */
+/* ---- the result ---- */
 
 /* What is wrong; "": nothing. */
 static void say_result(const struct node_check *check, bool stuck, char *text, size_t size)
@@ -273,7 +273,7 @@ void node_check_swept(struct node_check *check, bool stuck, char why[NODE_CHECK_
     ddpi_sm_move(&check->sm, NODE_CHECK_IDLE);
 }
 
-/* ---- life ------------------------------------------------------------------------------------ */
+/* ---- life ---- */
 
 ddp_status node_check_open(struct node_check *check, uv_loop_t *loop,
                            const struct node_check_config *config, struct logmux *mux,

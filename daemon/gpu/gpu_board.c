@@ -31,7 +31,7 @@ static uint64_t board_now_us(void)
     return ddpi_now_us(&ddpi_clock_monotonic);
 }
 
-/* ---- the board ------------------------------------------------------------------------------- */
+/* ---- the board ---- */
 
 static void free_board(struct gpu_board *board)
 {
@@ -74,7 +74,7 @@ static bool start_gpu_thread(struct gpu_board *board, void *(*body)(void *), voi
     return started;
 }
 
-/* ---- the listening thread -------------------------------------------------------------------- */
+/* ---- the listening thread ---- */
 
 struct listener {
     struct gpu_board *board;
@@ -206,7 +206,7 @@ static void start_listening(struct gpu_board *board, const struct gpu_look *look
         ddpi_free(listener);
 }
 
-/* ---- the polling thread ---------------------------------------------------------------------- */
+/* ---- the polling thread ---- */
 
 struct looker {
     struct gpu_board *board;
@@ -344,7 +344,7 @@ static void *look_after_gpus(void *arg)
     return NULL;
 }
 
-/* ---- start ----------------------------------------------------------------------------------- */
+/* ---- start ---- */
 
 static bool init_lock(struct gpu_board *board)
 {

@@ -47,7 +47,7 @@ static bool take_snapshot(const struct gpu_look *look, uint32_t gpu, struct snap
     return true;
 }
 
-/* ---- opening --------------------------------------------------------------------------------- */
+/* ---- opening ---- */
 
 /* With a list of MIG instances each worker may get another one, so watch all GPUs. */
 static void choose_watched(struct gpu_look *look)
@@ -90,7 +90,7 @@ ddp_status gpu_look_open(struct gpu_look *look, const char *list, struct ddp_err
     return DDP_OK;
 }
 
-/* ---- uses ------------------------------------------------------------------------------------ */
+/* ---- uses ---- */
 
 static pid_t parent_of(pid_t pid)
 {
@@ -149,7 +149,7 @@ void gpu_look_take(struct gpu_look *look, const pid_t *workers, uint32_t count)
     }
 }
 
-/* ---- is the memory free? --------------------------------------------------------------------- */
+/* ---- is the memory free? ---- */
 
 static bool was_used(const struct gpu_look *look, uint32_t gpu)
 {
@@ -196,7 +196,7 @@ bool gpu_look_is_free(struct gpu_look *look, const pid_t *workers, uint32_t coun
     return true;
 }
 
-/* ---- holders --------------------------------------------------------------------------------- */
+/* ---- holders ---- */
 
 /* The beginning of its command line, made printable. */
 static void process_name(pid_t pid, char text[NAME_SHOWN])

@@ -19,7 +19,7 @@ void gpu_watch_init(struct gpu_watch *watch, uv_loop_t *loop, const struct gpu_w
     *watch = (struct gpu_watch){.loop = loop, .hooks = *hooks};
 }
 
-/* ---- news ------------------------------------------------------------------------------------ */
+/* ---- news ---- */
 
 static void settle_reclaim(struct gpu_watch *watch)
 {
@@ -108,7 +108,7 @@ static void on_no_answer(uv_timer_t *timer)
     settle_reclaim(watch);
 }
 
-/* ---- opening and closing --------------------------------------------------------------------- */
+/* ---- opening and closing ---- */
 
 static void close_watch_handles(struct gpu_watch *watch)
 {
@@ -159,7 +159,7 @@ void gpu_watch_close(struct gpu_watch *watch)
     close_watch_handles(watch);
 }
 
-/* ---- waiting for memory ---------------------------------------------------------------------- */
+/* ---- waiting for memory ---- */
 
 void gpu_watch_reclaim(struct gpu_watch *watch, uint64_t timeout_ms)
 {
@@ -194,7 +194,7 @@ void gpu_watch_give_up(struct gpu_watch *watch)
     uv_timer_stop(&watch->timer);
 }
 
-/* ---- the GPU of a worker --------------------------------------------------------------------- */
+/* ---- the GPU of a worker ---- */
 
 /* With the lock held: the recorded use of @gpu by all processes of @local_rank. */
 static bool sum_uses(const struct gpu_board *board, uint32_t local_rank, uint32_t gpu,
@@ -286,7 +286,7 @@ bool gpu_watch_describe(const struct gpu_watch *watch, uint32_t local_rank, uint
     return known;
 }
 
-/* ---- faults ---------------------------------------------------------------------------------- */
+/* ---- faults ---- */
 
 static bool is_near(const struct gpu_fault *fault, uint64_t ended_us)
 {

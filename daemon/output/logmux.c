@@ -135,7 +135,7 @@ static void show_held(struct logmux_stream *stream)
     console_flush(console_of(stream->mux, stream->console));
 }
 
-/* ---- lines without an end ------------------------------------------------------------------- */
+/* ---- lines without an end ---- */
 
 static bool holds(const struct logmux_stream *stream, uint64_t *ret_due_ms)
 {
@@ -189,7 +189,7 @@ void logmux_show_unfinished(struct logmux *mux)
     watch_unfinished(mux);
 }
 
-/* ---- one stream ----------------------------------------------------------------------------- */
+/* ---- one stream ---- */
 
 static void write_log_file(struct logmux_stream *stream, const char *bytes, size_t len)
 {

@@ -50,7 +50,7 @@ static void close_channel(struct pmi_channel *channel)
     uv_close((uv_handle_t *)&channel->pipe, on_channel_closed);
 }
 
-/* ---- hooks of the node --------------------------------------------------------------------- */
+/* ---- hooks of the node ---- */
 
 static void on_channel_written(uv_write_t *request, int uv_status)
 {
@@ -130,7 +130,7 @@ static void on_say(void *ctx, const char *line)
     pmi->hooks.say(pmi->hooks.ctx, line);
 }
 
-/* ---- lines of the ranks -------------------------------------------------------------------- */
+/* ---- lines of the ranks ---- */
 
 /* The owner decides what the end of the connection means: if the process is failing, the generation
  * ends because of that. */
@@ -190,7 +190,7 @@ static void read_lines(struct pmi_channel *channel)
         lose_channel(channel);
 }
 
-/* ---- opening and closing ------------------------------------------------------------------- */
+/* ---- opening and closing ---- */
 
 void pmi_init(struct pmi *pmi, uv_loop_t *loop, const struct pmi_link *link,
               const struct pmi_hooks *hooks)

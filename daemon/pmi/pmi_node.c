@@ -19,7 +19,7 @@ enum {
 
 DDPI_SM_DEFINE(pmi_rank, PMI_RANK_STATES);
 
-/* ---- commands ------------------------------------------------------------------------------ */
+/* ---- commands ---- */
 
 struct line {
     uint32_t local;
@@ -242,7 +242,7 @@ void pmi_node_gone(struct pmi_node *node, uint32_t local_rank)
     pmi_node_exchange_advance(node);
 }
 
-/* ---- creation ------------------------------------------------------------------------------ */
+/* ---- creation ---- */
 
 struct pmi_node *pmi_node_create(const struct pmi_place *place, const struct pmi_node_hooks *hooks)
 {

@@ -97,7 +97,7 @@ static void open_barrier(struct pmi_node *node)
         }
 }
 
-/* ---- the text of another node -------------------------------------------------------------- */
+/* ---- the text of another node ---- */
 
 /* The next word, which ends at a blank; false: no word, or too long. */
 static bool take_pmi_word(const char **at, const char *end, char *word, size_t size)

@@ -83,7 +83,7 @@ static void fail_host(struct pmix_host *host, const char *why)
     host->hooks.failed(host->hooks.ctx, text);
 }
 
-/* ---- lines of the server -------------------------------------------------------------------- */
+/* ---- lines of the server ---- */
 
 static void take_abort(struct pmix_host *host, char *text)
 {
@@ -155,7 +155,7 @@ static void read_rest(struct pmix_host *host)
     }
 }
 
-/* ---- start ---------------------------------------------------------------------------------- */
+/* ---- start ---- */
 
 static ddp_status open_host_channel(struct pmix_host *host, struct ddp_error *err)
 {
@@ -267,7 +267,7 @@ static void on_knock(uv_poll_t *knock, int uv_status, int events)
     start_server(host);
 }
 
-/* ---- a generation --------------------------------------------------------------------------- */
+/* ---- a generation ---- */
 
 static ddp_status listen_for_ranks(struct pmix_host *host, struct ddp_error *err)
 {

@@ -14,7 +14,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-/* ---- a group for the workers ---------------------------------------------------------------- */
+/* ---- a group for the workers ---- */
 
 /* systemd marks groups that it delegates, for instance to a unit with Delegate=yes. Others are not
  * ours to divide, and the first move into a group costs some 10 ms. */

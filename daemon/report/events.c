@@ -31,7 +31,7 @@ static const char *const names[] = {
 #undef EVENT_NAME
 };
 
-/* ---- the file ------------------------------------------------------------------------------- */
+/* ---- the file ---- */
 
 ddp_status event_log_open(struct event_log *log, const char *path, struct ddp_error *err)
 {
@@ -56,7 +56,7 @@ void event_log_close(struct event_log *log)
     log->fd = -1;
 }
 
-/* ---- one line -------------------------------------------------------------------------------- */
+/* ---- one line ---- */
 
 /* A reason may contain invalid UTF-8, or be cut inside a character. */
 static json_t *text_of(const char *text)
@@ -166,7 +166,7 @@ static void write_event(struct events *events, enum event event, const char *rea
         put_field(events, describe_event(events, event, reason));
 }
 
-/* ---- what happens ---------------------------------------------------------------------------- */
+/* ---- what happens ---- */
 
 void events_init(struct events *events, const struct event_log *log, struct logmux *mux,
                  const char *job, const char *node)

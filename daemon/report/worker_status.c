@@ -31,7 +31,7 @@ bool worker_status_put(struct ddpi_buf *buf, const struct worker_status *worker)
     return ddpi_buf_append(buf, line, (size_t)len);
 }
 
-/* ---- reading -------------------------------------------------------------------------------- */
+/* ---- reading ---- */
 
 /* Cut the first word off *@line. */
 static const char *status_word(char **line)

@@ -75,7 +75,7 @@ static void kill_it(struct warm_process *warm)
         kill(warm->pid, SIGKILL); /* not reaped yet, so the pid is its own */
 }
 
-/* ---- its messages ---------------------------------------------------------------------------- */
+/* ---- its messages ---- */
 
 static void refuse(struct warm_process *warm, const char *why)
 {
@@ -128,7 +128,7 @@ static void on_news(uv_poll_t *poll, int status, int events)
     take_message(warm, text);
 }
 
-/* ---- start ----------------------------------------------------------------------------------- */
+/* ---- start ---- */
 
 static char **make_argv(const struct warm_config *config)
 {
@@ -231,7 +231,7 @@ static void on_spawned(void *ctx, struct spawner_task *task)
     warm->hooks.settled(warm->hooks.ctx);
 }
 
-/* ---- use ------------------------------------------------------------------------------------- */
+/* ---- use ---- */
 
 bool warm_process_is_ready(const struct warm_process *warm)
 {
@@ -265,7 +265,7 @@ bool warm_process_busy(const struct warm_process *warm)
     return warm->sm.state == WARM_STARTING;
 }
 
-/* ---- end ------------------------------------------------------------------------------------- */
+/* ---- end ---- */
 
 static void say_end(const struct warm_process *warm, int wait_status)
 {

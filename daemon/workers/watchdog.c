@@ -29,7 +29,7 @@ enum { FIFO_MODE = 0600, SCOPE_SHOWN = 200 };
 
 static const double longest_ms = 1e12; /* 30 years: no countdown is longer */
 
-/* ---- the FIFO ------------------------------------------------------------------------------- */
+/* ---- the FIFO ---- */
 
 static bool is_own_fifo(const char *path)
 {
@@ -122,7 +122,7 @@ void watchdog_fifo_remove(struct watchdog_fifo *fifo)
     *fifo = (struct watchdog_fifo){.fd = -1};
 }
 
-/* ---- the end of a countdown ------------------------------------------------------------------ */
+/* ---- the end of a countdown ---- */
 
 /* The running worker whose session has @pid; NULL: none. */
 static const struct worker_proc *worker_of(const struct watchdog *watchdog, pid_t pid)
@@ -188,7 +188,7 @@ static void keep_time(struct watchdog *watchdog)
         uv_timer_start(&watchdog->timer, on_due, next_ms > now_ms ? next_ms - now_ms : 0, 0);
 }
 
-/* ---- requests ------------------------------------------------------------------------------- */
+/* ---- requests ---- */
 
 static double wall_ms(void)
 {

@@ -25,7 +25,7 @@ void worker_proc_init(struct worker_proc *worker, uint32_t local_rank)
     ddpi_sm_init(&worker->sm, &worker_sm);
 }
 
-/* ---- watches of processes -------------------------------------------------------------------- */
+/* ---- watches of processes ---- */
 
 bool worker_proc_watched(const struct worker_proc *worker)
 {
@@ -98,7 +98,7 @@ ddp_status worker_proc_started(struct worker_proc *worker, uv_loop_t *loop,
     return DDP_OK;
 }
 
-/* ---- signals --------------------------------------------------------------------------------- */
+/* ---- signals ---- */
 
 /* Returns a pidfd of the main program, which has got @sig; -1: that is the worker's own process.
  * The worker is not reaped yet, so its pid and its group cannot have been reused; the pid of
@@ -187,7 +187,7 @@ void worker_proc_unwatch(struct worker_proc *worker)
     end_watch(&worker->exit_watch);
 }
 
-/* ---- state ----------------------------------------------------------------------------------- */
+/* ---- state ---- */
 
 void worker_proc_exited(struct worker_proc *worker, int wait_status, uint64_t now_us)
 {

@@ -160,7 +160,7 @@ static ddp_status make_env(const struct worker_starter *starter, const struct wo
     return worker_env_make(&place, ret_envp, err);
 }
 
-/* ---- one worker ----------------------------------------------------------------------------- */
+/* ---- one worker ---- */
 
 static ddp_status prepare_start(struct worker_starter *starter, struct worker_start *start,
                                 struct ddp_error *err)
@@ -226,7 +226,7 @@ static void free_start(struct worker_start *start)
     start->worker = NULL;
 }
 
-/* ---- all workers ---------------------------------------------------------------------------- */
+/* ---- all workers ---- */
 
 static void stop_at(struct worker_starter *starter, ddp_status status, const struct ddp_error *why)
 {

@@ -35,7 +35,7 @@ void ddpi_wipe(void *secret, size_t len)
     sodium_memzero(secret, len);
 }
 
-/* --- identities --- */
+/* ---- identities ---- */
 
 static const char *const role_names[] = {
 #define DDPI_ROLE(symbol, number, name) [number] = name,
@@ -89,7 +89,7 @@ void ddpi_job_name(const char *text, char ret[DDPI_JOB_MAX + 1])
     }
 }
 
-/* --- keys --- */
+/* ---- keys ---- */
 
 void ddpi_hkdf_extract(const void *salt, size_t salt_len, const void *secret, size_t secret_len,
                        uint8_t ret_key[DDPI_KEY_SIZE])
@@ -176,7 +176,7 @@ ddp_status ddpi_credential_key(const struct ddpi_credential *credential,
     return DDP_OK;
 }
 
-/* --- the handshake --- */
+/* ---- the handshake ---- */
 
 void ddpi_handshake_begin(struct ddpi_handshake *handshake)
 {
@@ -225,7 +225,7 @@ bool ddpi_handshake_check(const struct ddpi_handshake *handshake, enum ddpi_side
     return same;
 }
 
-/* --- sealed frames --- */
+/* ---- sealed frames ---- */
 
 static void begin_seal(struct ddpi_seal *seal, const struct ddpi_handshake *handshake,
                        enum ddpi_side sender)

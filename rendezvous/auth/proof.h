@@ -64,7 +64,7 @@ bool ddpi_job_valid(const char *name, size_t len);
  * have, and what is too long is cut. The same as @text if that is valid. */
 void ddpi_job_name(const char *text, char ret[DDPI_JOB_MAX + 1]);
 
-/* --- keys --- */
+/* ---- keys ---- */
 
 /* RFC 5869 with SHA-256. @len is at most 255 * 32. */
 void ddpi_hkdf_extract(const void *salt, size_t salt_len, const void *secret, size_t secret_len,
@@ -91,7 +91,7 @@ ddp_status ddpi_credential_key(const struct ddpi_credential *credential,
 
 void ddpi_wipe(void *secret, size_t len);
 
-/* --- the handshake --- */
+/* ---- the handshake ---- */
 
 enum ddpi_side { DDPI_SIDE_CLIENT, DDPI_SIDE_SERVER };
 
@@ -111,7 +111,7 @@ void ddpi_handshake_prove(const struct ddpi_handshake *handshake, enum ddpi_side
 bool ddpi_handshake_check(const struct ddpi_handshake *handshake, enum ddpi_side side,
                           const uint8_t proof[DDPI_PROOF_SIZE]);
 
-/* --- sealed frames --- */
+/* ---- sealed frames ---- */
 
 struct ddpi_seal {
     uint8_t keys[2][crypto_shorthash_siphashx24_KEYBYTES];

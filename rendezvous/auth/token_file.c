@@ -45,7 +45,7 @@ void ddpi_token_drop(struct ddpi_credential *kept)
     sodium_free(kept);
 }
 
-/* --- the text --- */
+/* ---- the text ---- */
 
 static bool parse_secret(const char *text, size_t len, uint8_t ret_secret[DDPI_KEY_SIZE])
 {
@@ -157,7 +157,7 @@ ddp_status ddpi_token_key_line(const struct ddpi_credential *token,
     return DDP_OK;
 }
 
-/* --- reading --- */
+/* ---- reading ---- */
 
 /* Up to @size bytes from the beginning; -1 with errno. */
 static ssize_t read_whole(int fd, char *text, size_t size)
@@ -284,7 +284,7 @@ ddp_status ddpi_token_read(const char *path, struct ddpi_credential *ret, struct
     return status;
 }
 
-/* --- making --- */
+/* ---- making ---- */
 
 static int make_directories(const char *path)
 {

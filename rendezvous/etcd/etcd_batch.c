@@ -20,7 +20,7 @@ struct etcd_number {
     uint64_t number;
 };
 
-/* --- chunks --- */
+/* ---- chunks ---- */
 
 void ddpi_etcd_chunk_free(struct ddpi_etcd_chunk *chunk)
 {
@@ -134,7 +134,7 @@ static ddp_status add_op(struct ddpi_etcd_batch *batch, enum ddpi_etcd_section s
     return status;
 }
 
-/* --- queues --- */
+/* ---- queues ---- */
 
 static struct etcd_queue *find_queue(const struct ddpi_etcd_batch *batch, struct ddpi_bytes name)
 {
@@ -215,7 +215,7 @@ static ddp_status pop(struct ddpi_etcd_batch *batch, struct ddpi_bytes name, str
     return status;
 }
 
-/* --- changes --- */
+/* ---- changes ---- */
 
 static ddp_status remember(struct ddpi_etcd_batch *batch, const struct ddpi_mutation *mutation,
                            struct ddp_error *err)
@@ -313,7 +313,7 @@ ddp_status ddpi_etcd_batch_change(struct ddpi_etcd_batch *batch,
     return status;
 }
 
-/* --- taking --- */
+/* ---- taking ---- */
 
 /* The number of a change that @op remembers, if it does that. */
 static bool past_version(const struct ddpi_etcd_batch *batch, const struct ddpi_etcd_chunk_op *op,
@@ -374,7 +374,7 @@ ddp_status ddpi_etcd_batch_take(struct ddpi_etcd_batch *batch, const struct ddpi
     return DDP_OK;
 }
 
-/* --- life --- */
+/* ---- life ---- */
 
 void ddpi_etcd_batch_init(struct ddpi_etcd_batch *batch, const char *root,
                           const struct ddpi_etcd_meta *meta, const uint8_t seed[DDPI_SEED_SIZE])

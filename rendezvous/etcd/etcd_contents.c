@@ -24,7 +24,7 @@ enum {
     MOST_FAILURES = 8,
 };
 
-/* --- writing --- */
+/* ---- writing ---- */
 
 static struct ddpi_etcd_chunk *first_chunk(const struct ddpi_etcd_store *store)
 {
@@ -195,7 +195,7 @@ static void send_chunk(struct ddpi_etcd_store *store)
     finish_commit(store, &why);
 }
 
-/* --- the sink --- */
+/* ---- the sink ---- */
 
 static void on_change(void *ctx, const struct ddpi_mutation *mutation)
 {
@@ -250,7 +250,7 @@ static void put_counters(void *ctx, struct ddpi_buf *text)
     (void)ddpi_etcd_times_put(ddpi_etcd_client_times(store->client), text);
 }
 
-/* --- reading --- */
+/* ---- reading ---- */
 
 static void begin_to_lead(struct ddpi_etcd_store *store)
 {

@@ -20,7 +20,7 @@
 
 enum { LOOK_MS = 300, RETRY_MS = 50, LOOK_TOTAL_MS = 5000 };
 
-/* --- the leader's key --- */
+/* ---- the leader's key ---- */
 
 static void copy_text(const json_t *object, const char *name, char *ret, size_t size)
 {
@@ -79,7 +79,7 @@ static bool is_predecessor(const struct ddpi_etcd_store *store,
            strcmp(leader->endpoint, store->self.endpoint) == 0;
 }
 
-/* --- campaigning --- */
+/* ---- campaigning ---- */
 
 static void tell_owner(struct ddpi_etcd_store *store, const struct ddpi_etcd_leader *leader)
 {
@@ -198,7 +198,7 @@ void ddpi_etcd_run(struct ddpi_etcd_store *store)
         ddpi_etcd_follow_again(store);
 }
 
-/* --- looking --- */
+/* ---- looking ---- */
 
 static ddp_status take_meta(void *ctx, const struct ddpi_etcd_kv *kv, struct ddp_error *err)
 {

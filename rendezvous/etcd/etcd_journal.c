@@ -13,7 +13,7 @@ static struct ddpi_etcd_chunk *chunk_in(struct ddpi_list *node)
     return ddpi_container_of(node, struct ddpi_etcd_chunk, of_batch);
 }
 
-/* --- writing --- */
+/* ---- writing ---- */
 
 static bool put_part(struct ddpi_buf *buf, const struct ddpi_etcd_chunk *chunk)
 {
@@ -101,7 +101,7 @@ ddp_status ddpi_etcd_journal_wrap(const char *root, const struct ddpi_etcd_meta 
     return status;
 }
 
-/* --- reading --- */
+/* ---- reading ---- */
 
 static ddp_status read_op(struct ddpi_rd *rd, struct ddpi_etcd_chunk *chunk, struct ddp_error *err)
 {

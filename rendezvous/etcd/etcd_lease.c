@@ -147,7 +147,7 @@ static void on_beat(uv_timer_t *timer)
     beat(timer->data);
 }
 
-/* --- taking and giving up --- */
+/* ---- taking and giving up ---- */
 
 static void on_granted(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
 {

@@ -41,7 +41,7 @@ void ddpi_etcd_load_finish(struct ddpi_etcd_load *load)
     load->count = load->size = 0;
 }
 
-/* --- pages --- */
+/* ---- pages ---- */
 
 bool ddpi_etcd_load_put_request(struct ddpi_etcd_load *load, struct ddpi_buf *buf)
 {
@@ -153,7 +153,7 @@ ddp_status ddpi_etcd_load_take_page(struct ddpi_etcd_load *load,
     return status;
 }
 
-/* --- the journal --- */
+/* ---- the journal ---- */
 
 ddp_status ddpi_etcd_load_journal(const struct ddpi_etcd_load *load, struct ddpi_list *ret,
                                   struct ddp_error *err)
@@ -175,7 +175,7 @@ ddp_status ddpi_etcd_load_journal(const struct ddpi_etcd_load *load, struct ddpi
     return status;
 }
 
-/* --- giving --- */
+/* ---- giving ---- */
 
 /* The order of ddpi_kv_restore(). */
 static int rank_of(enum ddpi_etcd_section section)

@@ -38,7 +38,7 @@ struct ddpi_etcd_pulse {
     bool met;               /* a connection to it has existed */
 };
 
-/* --- connections --- */
+/* ---- connections ---- */
 
 static void on_beat_closed(uv_handle_t *handle)
 {
@@ -142,7 +142,7 @@ static void on_renewal(uv_timer_t *timer)
     connect_next(pulse);
 }
 
-/* --- addresses --- */
+/* ---- addresses ---- */
 
 static void on_resolved(uv_getaddrinfo_t *request, int uv_err, struct addrinfo *infos)
 {
@@ -199,7 +199,7 @@ void ddpi_etcd_pulse_follow(struct ddpi_etcd_pulse *pulse, const char *endpoint)
     uv_timer_start(&pulse->timer, on_renewal, RENEWAL_MS, RENEWAL_MS);
 }
 
-/* --- life --- */
+/* ---- life ---- */
 
 ddp_status ddpi_etcd_pulse_create(uv_loop_t *loop, const struct ddpi_etcd_pulse_hooks *hooks,
                                   struct ddpi_etcd_pulse **ret, struct ddp_error *err)

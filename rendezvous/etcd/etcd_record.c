@@ -10,7 +10,7 @@
 
 enum { FORM = 1, DIGITS = 16, PAST_SET = 1, PAST_DELETE = 2 };
 
-/* --- keys --- */
+/* ---- keys ---- */
 
 bool ddpi_etcd_put_key(struct ddpi_buf *buf, const char *root, enum ddpi_etcd_section section,
                        struct ddpi_bytes rest)
@@ -43,7 +43,7 @@ static bool parse_number(struct ddpi_bytes text, uint64_t *ret)
     return true;
 }
 
-/* --- meta --- */
+/* ---- meta ---- */
 
 bool ddpi_etcd_put_meta(struct ddpi_buf *buf, const struct ddpi_etcd_meta *meta)
 {
@@ -79,7 +79,7 @@ ddp_status ddpi_etcd_get_meta(struct ddpi_bytes value, struct ddpi_etcd_meta *re
     return DDP_OK;
 }
 
-/* --- records --- */
+/* ---- records ---- */
 
 static bool put_named(struct ddpi_buf *buf, struct ddpi_bytes name, struct ddpi_bytes value)
 {

@@ -14,7 +14,7 @@ DDPI_SM_DEFINE(ddpi_etcd_store, ETCD_STORE_STATES);
 
 enum { COMPLAIN_MS = 10000, VERSION_TOTAL_MS = 5000, VERSION_RETRY_MS = 300 };
 
-/* --- for all parts --- */
+/* ---- for all parts ---- */
 
 void ddpi_etcd_fresh_call(struct ddpi_etcd_call *call, const char *path,
                           void (*done)(struct ddpi_etcd_call *, const struct ddpi_etcd_outcome *),
@@ -80,7 +80,7 @@ ddp_status ddpi_etcd_explain(const struct ddpi_etcd_store *store,
     }
 }
 
-/* --- the version --- */
+/* ---- the version ---- */
 
 static void on_timer(uv_timer_t *timer);
 
@@ -136,7 +136,7 @@ static void on_timer(uv_timer_t *timer)
     ask_version(timer->data);
 }
 
-/* --- opening --- */
+/* ---- opening ---- */
 
 static void describe_self(struct ddpi_etcd_store *store)
 {
@@ -214,7 +214,7 @@ ddp_status ddpi_etcd_store_open(uv_loop_t *loop, const struct ddpi_etcd_store_op
     return DDP_OK;
 }
 
-/* --- closing --- */
+/* ---- closing ---- */
 
 static void on_store_handle_closed(uv_handle_t *handle)
 {

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- the core and its clients --- */
+/* ---- the core and its clients ---- */
 
 const struct ddpi_kv_limits ddpi_kv_limits_default = {
     .room = {1000000, (size_t)1 << 30, 65536},
@@ -136,7 +136,7 @@ void ddpi_kv_prefetch(const struct ddpi_kv *kv, const struct ddpi_kv_client *cli
         }
 }
 
-/* --- native operations --- */
+/* ---- native operations ---- */
 
 static ddp_status not_found(struct kv_call *call)
 {
@@ -207,7 +207,7 @@ static ddp_status run_delete(struct ddpi_kv *kv, struct kv_call *call)
     return DDP_OK;
 }
 
-/* --- requests --- */
+/* ---- requests ---- */
 
 static ddp_status check_lengths(const struct ddpi_kv *kv, struct kv_call *call)
 {
@@ -309,7 +309,7 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
     serve_call(kv, &call);
 }
 
-/* --- turns of the loop --- */
+/* ---- turns of the loop ---- */
 
 bool ddpi_kv_has_work(const struct ddpi_kv *kv)
 {

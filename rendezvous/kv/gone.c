@@ -27,7 +27,7 @@ static struct kv_detached *detached_in(struct ddpi_list *node)
     return ddpi_container_of(node, struct kv_detached, of_kv);
 }
 
-/* --- dropping --- */
+/* ---- dropping ---- */
 
 static void count_as_missing(struct kv_entry *entry)
 {
@@ -166,7 +166,7 @@ void ddpi_kv_drop_detached(struct ddpi_kv *kv)
     }
 }
 
-/* --- deleting what has a prefix --- */
+/* ---- deleting what has a prefix ---- */
 
 /* Deletes the value of @entry, and its queue. */
 static void delete_entry(struct ddpi_kv *kv, struct kv_entry *entry)

@@ -7,7 +7,7 @@
 
 #include "kv_state.h"
 
-/* --- ordered.c: entries in the order of their keys --- */
+/* ---- ordered.c: entries in the order of their keys ---- */
 
 void ddpi_kv_order_insert(struct kv_entry **root, struct kv_entry *entry);
 void ddpi_kv_order_remove(struct kv_entry **root, const struct kv_entry *entry);
@@ -25,7 +25,7 @@ ddp_status ddpi_kv_cursor_set(struct kv_cursor *cursor, struct ddpi_bytes key,
                               struct ddp_error *err);
 void ddpi_kv_cursor_finish(struct kv_cursor *cursor);
 
-/* --- work.c: what a turn may spend --- */
+/* ---- work.c: what a turn may spend ---- */
 
 bool ddpi_kv_work_is_bounded(const struct ddpi_kv *kv);
 /* Pays for one entry that is looked at; false: not in this turn. */
@@ -33,7 +33,7 @@ bool ddpi_kv_take_work(struct ddpi_kv *kv);
 /* The same for a loop that may look at KV_SMALL entries; *@taken counts them. */
 bool ddpi_kv_take_small(struct ddpi_kv *kv, size_t *taken);
 
-/* --- account.c: what each job uses --- */
+/* ---- account.c: what each job uses ---- */
 
 bool ddpi_kv_accounts_init(struct ddpi_kv *kv, const uint8_t seed[DDPI_SEED_SIZE]);
 void ddpi_kv_accounts_finish(struct ddpi_kv *kv);
@@ -51,7 +51,7 @@ void ddpi_kv_charge(struct ddpi_kv *kv, struct kv_account *account, enum kv_room
 void ddpi_kv_refund(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
                     size_t amount);
 
-/* --- entries.c: the table of entries; replies and mutations --- */
+/* ---- entries.c: the table of entries; replies and mutations ---- */
 
 void ddpi_kv_answer(struct ddpi_kv *kv, struct ddpi_kv_client *client, struct ddpi_message *reply,
                     enum ddpi_op op, uint64_t id);
@@ -84,7 +84,7 @@ void ddpi_kv_tie(struct ddpi_kv *kv, struct kv_tie *tie, struct kv_session *sess
 /* @entry has a new value, or has lost it. */
 void ddpi_kv_untie(struct ddpi_kv *kv, struct kv_entry *entry);
 
-/* --- queue.c: queues of values --- */
+/* ---- queue.c: queues of values ---- */
 
 /* Whether there is a value, or a queue that is not empty. @entry may be NULL. */
 bool ddpi_kv_present(const struct kv_entry *entry);
@@ -100,7 +100,7 @@ void ddpi_kv_queue_clear(struct ddpi_kv *kv, struct kv_entry *entry);
 /* Frees the queue, which @entry has, if it is empty and no client has been woken for it. */
 void ddpi_kv_queue_release(struct ddpi_kv *kv, struct kv_entry *entry);
 
-/* --- scope.c: prefixes that clients do not see --- */
+/* ---- scope.c: prefixes that clients do not see ---- */
 
 /* The full key of @key in a request, valid until the next call. */
 ddp_status ddpi_kv_full_key(const struct ddpi_kv *kv, const struct ddpi_kv_client *client,
@@ -121,7 +121,7 @@ ddp_status ddpi_kv_scope_nkeys(struct ddpi_kv *kv, struct ddpi_kv_scope *scope, 
                                bool *ret_done, struct ddp_error *err);
 void ddpi_kv_scope_finish(struct ddpi_kv *kv);
 
-/* --- watches.c: the tree of watches, and the history --- */
+/* ---- watches.c: the tree of watches, and the history ---- */
 
 /* The node where @name ends, made if there is none. The caller has checked for room. */
 ddp_status ddpi_kv_watch_node_at(struct ddpi_kv *kv, struct kv_account *account,
@@ -146,7 +146,7 @@ void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, struct ddpi
 /* All clients are gone. */
 void ddpi_kv_watch_finish(struct ddpi_kv *kv);
 
-/* --- gone.c: keys that go --- */
+/* ---- gone.c: keys that go ---- */
 
 /* @entry loses its value, and may be freed. */
 void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry);
@@ -166,7 +166,7 @@ ddp_status ddpi_kv_restore_detached(struct ddpi_kv *kv, const struct ddpi_mutati
                                     struct ddp_error *err);
 void ddpi_kv_gone_finish(struct ddpi_kv *kv);
 
-/* --- room.c: the limits --- */
+/* ---- room.c: the limits ---- */
 
 /* Whether @account may have @amount more. NULL: there was no memory for it. */
 ddp_status ddpi_kv_check_room(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
@@ -174,7 +174,7 @@ ddp_status ddpi_kv_check_room(struct ddpi_kv *kv, struct kv_account *account, en
 ddp_status ddpi_kv_check_growth(struct ddpi_kv *kv, struct kv_account *account, size_t keys,
                                 size_t bytes, struct ddp_error *err);
 
-/* --- waits.c: requests that wait --- */
+/* ---- waits.c: requests that wait ---- */
 
 /* The request of @call as one that waits, with room for @nlinks keys. */
 ddp_status ddpi_kv_wait_create(struct ddpi_kv *kv, struct kv_call *call, uint32_t nlinks,
@@ -200,7 +200,7 @@ void ddpi_kv_written(struct ddpi_kv *kv, struct kv_entry *entry);
  * is none. */
 struct ddpi_kv_client *ddpi_kv_wake_one(struct ddpi_kv *kv, struct kv_entry *entry);
 
-/* --- values.c: how keys get their values --- */
+/* ---- values.c: how keys get their values ---- */
 
 /* A new value with all the memory that it takes: either committed, which cannot fail and answers
  * the requests that wait for the key to exist, or abandoned. An entry has one at a time. */
@@ -230,7 +230,7 @@ ddp_status ddpi_kv_extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddp
 ddp_status ddpi_kv_count_up(struct ddpi_kv *kv, struct kv_call *call, int64_t delta,
                             int64_t *ret_sum, struct kv_entry **ret_entry);
 
-/* --- session.c: sessions --- */
+/* ---- session.c: sessions ---- */
 
 ddp_status ddpi_kv_session_open(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_session_keep(struct ddpi_kv *kv, struct kv_call *call);
@@ -256,7 +256,7 @@ void ddpi_kv_renew_leases(struct ddpi_kv *kv, uint64_t now_ms);
 /* All entries are freed. */
 void ddpi_kv_session_finish(struct ddpi_kv *kv);
 
-/* --- queue_ops.c: operations on queues --- */
+/* ---- queue_ops.c: operations on queues ---- */
 
 ddp_status ddpi_kv_push(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_pop(struct ddpi_kv *kv, struct kv_call *call);
@@ -267,7 +267,7 @@ void ddpi_kv_unserve(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 ddp_status ddpi_kv_enqueue(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                            struct kv_entry **ret_entry, struct ddp_error *err);
 
-/* --- sliced.c: requests that take several turns --- */
+/* ---- sliced.c: requests that take several turns ---- */
 
 /* LIST and COUNT_KEYS. */
 ddp_status ddpi_kv_list_or_count(struct ddpi_kv *kv, struct kv_call *call);
@@ -282,13 +282,13 @@ bool ddpi_kv_work_continue(struct ddpi_kv *kv, struct kv_work *work);
 void ddpi_kv_work_destroy(struct ddpi_kv *kv, struct kv_work *work);
 void ddpi_kv_drop_works(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 
-/* --- watch_ops.c: requests that begin and end watches --- */
+/* ---- watch_ops.c: requests that begin and end watches ---- */
 
 ddp_status ddpi_kv_watch(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_unwatch(struct ddpi_kv *kv, struct kv_call *call);
 void ddpi_kv_drop_watches(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 
-/* --- wait_ops.c: requests that may wait --- */
+/* ---- wait_ops.c: requests that may wait ---- */
 
 ddp_status ddpi_kv_get(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_wait(struct ddpi_kv *kv, struct kv_call *call);
@@ -301,7 +301,7 @@ ddp_status ddpi_kv_cancel_request(struct ddpi_kv *kv, struct kv_call *call);
 uint64_t ddpi_kv_next_timeout(const struct ddpi_kv *kv);
 void ddpi_kv_expire_waits(struct ddpi_kv *kv, uint64_t now_ms);
 
-/* --- transaction.c, tcpstore_ops.c: operations that never wait --- */
+/* ---- transaction.c, tcpstore_ops.c: operations that never wait ---- */
 
 ddp_status ddpi_kv_transact(struct ddpi_kv *kv, struct kv_call *call);
 /* DDPI_OPS_BEYOND_NATIVE (message.h) says what these do. */

@@ -29,7 +29,7 @@ static void make_token(const struct ddpi_kv *kv, struct kv_session *session)
                              sizeof session->number, kv->sessions.seed, DDPI_SEED_SIZE);
 }
 
-/* --- the end --- */
+/* ---- the end ---- */
 
 /* Drops a small number of keys; true: there were no more, and @session is freed. */
 static bool session_drop_small(struct ddpi_kv *kv, struct kv_session *session)
@@ -74,7 +74,7 @@ void ddpi_kv_session_drop(struct ddpi_kv *kv)
     }
 }
 
-/* --- their life --- */
+/* ---- their life ---- */
 
 /* A lease ends when ddpi_kv_expire() finds it: a request applied before that came in time. */
 static struct kv_session *session_with(const struct ddpi_kv *kv, struct ddpi_bytes token)

@@ -74,7 +74,7 @@ static struct kv_work *work_create(const struct kv_call *call)
     return work;
 }
 
-/* --- lists and counts --- */
+/* ---- lists and counts ---- */
 
 static ddp_status list_put_name(struct kv_work *work, const struct kv_entry *entry,
                                 struct ddp_error *err)
@@ -127,7 +127,7 @@ static ddp_status count_keys(struct ddpi_kv *kv, struct kv_work *work, struct dd
     return status;
 }
 
-/* --- the line --- */
+/* ---- the line ---- */
 
 bool ddpi_kv_work_continue(struct ddpi_kv *kv, struct kv_work *work)
 {
@@ -172,7 +172,7 @@ ddp_status ddpi_kv_list_or_count(struct ddpi_kv *kv, struct kv_call *call)
     return DDP_OK;
 }
 
-/* --- requests that are put off as a whole --- */
+/* ---- requests that are put off as a whole ---- */
 
 bool ddpi_kv_put_off(struct ddpi_kv *kv, struct kv_call *call, uint64_t changes)
 {

@@ -114,7 +114,7 @@ ddp_status ddpi_kv_wait_link(struct ddpi_kv *kv, struct kv_call *call, struct kv
     return DDP_OK;
 }
 
-/* --- waking --- */
+/* ---- waking ---- */
 
 static void wait_release(struct ddpi_kv *kv, struct kv_wait *wait)
 {
@@ -191,7 +191,7 @@ void ddpi_kv_drop_waits(struct ddpi_kv *kv, struct ddpi_kv_client *client)
         ddpi_kv_wait_destroy(kv, ddpi_container_of(client->waits.next, struct kv_wait, of_client));
 }
 
-/* --- barriers --- */
+/* ---- barriers ---- */
 
 static struct kv_barrier *barrier_create(struct ddpi_kv *kv, struct kv_call *call,
                                          struct kv_account *account)

@@ -23,7 +23,7 @@ struct kv_past {
     char bytes[]; /* key, value */
 };
 
-/* --- the trie --- */
+/* ---- the trie ---- */
 
 static void node_id(uint8_t id[NODE_ID_SIZE], const struct kv_watch_node *parent, uint8_t byte)
 {
@@ -106,7 +106,7 @@ ddp_status ddpi_kv_watch_node_at(struct ddpi_kv *kv, struct kv_account *account,
     return DDP_OK;
 }
 
-/* --- the history --- */
+/* ---- the history ---- */
 
 static void history_drop_first(struct kv_history *history)
 {
@@ -181,7 +181,7 @@ void ddpi_kv_history_begin(struct ddpi_kv *kv)
     ddpi_kv_emit(kv, &(struct ddpi_mutation){.kind = DDPI_MUTATION_REMEMBER});
 }
 
-/* --- telling --- */
+/* ---- telling ---- */
 
 void ddpi_kv_tell_watch(struct ddpi_kv *kv, const struct kv_watch *watch,
                         enum ddpi_change_kind kind, uint64_t version, struct ddpi_bytes key,

@@ -67,7 +67,7 @@ ddp_status ddpi_link_resolve(const char *host, uint16_t port, struct addrinfo **
     return DDP_OK;
 }
 
-/* --- dialling --- */
+/* ---- dialling ---- */
 
 /* Dialling a port of this machine without a listener can select the same port as the local one, so
  * that the socket connects to itself, and keeps the server from its port. */
@@ -183,7 +183,7 @@ ddp_status ddpi_link_go_on(struct ddpi_link *link, bool ready, uint64_t now_ms,
     return dial_next(link, info, finish_connect(link, ready, now_ms), now_ms, err);
 }
 
-/* --- bytes --- */
+/* ---- bytes ---- */
 
 ddp_status ddpi_link_send(struct ddpi_link *link, const void *bytes, size_t len, size_t *ret_len,
                           struct ddp_error *err)

@@ -31,7 +31,7 @@ enum {
     NOBODY = 65534, /* the kernel's default overflow user id */
 };
 
-/* --- user ids --- */
+/* ---- user ids ---- */
 
 void ddpi_owners_init(struct ddpi_owners *owners)
 {
@@ -56,7 +56,7 @@ void ddpi_owners_finish(struct ddpi_owners *owners)
     owners->fd = -1;
 }
 
-/* --- the socket diagnosis --- */
+/* ---- the socket diagnosis ---- */
 
 /* An error that does not tell whether the diagnosis works. */
 static bool is_shortage(int error)
@@ -88,7 +88,7 @@ static bool owner_ask(struct ddpi_owners *owners, const struct ddpi_end *end,
     return true;
 }
 
-/* --- the table --- */
+/* ---- the table ---- */
 
 /* Find the line about a socket in @path; @ends as in peer_owner_wire.h. */
 static bool read_table(const char *path, const char *ends, struct ddpi_owner_answer *ret)
@@ -145,7 +145,7 @@ static struct ddpi_owner_answer owner_from_tables(const struct ddpi_end *end,
     return answer;
 }
 
-/* --- the owner of a peer --- */
+/* ---- the owner of a peer ---- */
 
 static struct ddpi_owner_answer owner_find(struct ddpi_owners *owners, const struct ddpi_end *peer,
                                            const struct ddpi_end *here)
@@ -190,7 +190,7 @@ bool ddpi_owners_peer_is_ours(int fd)
     return ours;
 }
 
-/* --- a port --- */
+/* ---- a port ---- */
 
 /* Read the list requested on @fd, up to the first socket of another user. False: the kernel sends
  * no list. */

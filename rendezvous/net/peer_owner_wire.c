@@ -23,7 +23,7 @@ struct ddpi_end ddpi_end_of(const struct sockaddr *sockaddr)
     return (struct ddpi_end){ddpi_address_of(sockaddr), ddpi_address_port(sockaddr)};
 }
 
-/* --- the kernel's socket diagnosis --- */
+/* ---- the kernel's socket diagnosis ---- */
 
 static void put_ip(const struct ddpi_address *address, bool v4, __be32 ret[4])
 {
@@ -142,7 +142,7 @@ enum ddpi_port_news ddpi_port_next(const uint8_t **bytes, size_t *len, uint16_t 
     return DDPI_PORT_SOCKET;
 }
 
-/* --- /proc/net/tcp --- */
+/* ---- /proc/net/tcp ---- */
 
 /* As the kernel prints it: the words of the address in the byte order of this machine. */
 static size_t put_end(const struct ddpi_end *end, bool v6, char *text, size_t size)

@@ -16,7 +16,7 @@ void ddpi_round_take_epoch(struct round_job *job)
     ddpi_rounds_epoch(job->rounds, job->keys->hooks.epoch(job->keys->hooks.ctx, job->name));
 }
 
-/* --- what users want --- */
+/* ---- what users want ---- */
 
 /* "MIN:MAX". */
 static bool parse_nodes(struct ddpi_bytes value, struct ddpi_rounds_wish *ret)
@@ -116,7 +116,7 @@ void ddpi_round_take_wants(struct round_job *job)
     ddpi_kv_each(job->keys->kv, prefix.all, visit_want, job);
 }
 
-/* --- members --- */
+/* ---- members ---- */
 
 /* NULL: no memory. The caller frees it. */
 static char *seat_key(struct ddpi_bytes job, struct ddpi_bytes id)

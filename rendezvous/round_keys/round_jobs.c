@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- names of keys --- */
+/* ---- names of keys ---- */
 
 void ddpi_round_key(struct round_key *key, const struct round_job *job, const char *kind,
                     uint64_t id)
@@ -56,7 +56,7 @@ bool ddpi_round_parse_id(struct ddpi_bytes text, uint64_t *ret)
     return true;
 }
 
-/* --- the hooks of the machines --- */
+/* ---- the hooks of the machines ---- */
 
 void ddpi_round_trouble(const struct round_job *job, const struct ddp_error *err)
 {
@@ -116,7 +116,7 @@ static void job_on_blame(void *ctx, const char *name, const struct ddpi_rounds_b
         ddpi_round_trouble(job, &err);
 }
 
-/* --- jobs --- */
+/* ---- jobs ---- */
 
 struct round_job *ddpi_round_find_job(const struct ddpi_round_keys *keys, struct ddpi_bytes name)
 {

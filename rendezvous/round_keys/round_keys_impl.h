@@ -51,7 +51,7 @@ struct round_key {
     struct ddpi_bytes all;
 };
 
-/* --- round_jobs.c: jobs, and the names of their keys --- */
+/* ---- round_jobs.c: jobs, and the names of their keys ---- */
 
 /* "round/JOB/" and @kind, followed by @id if it is not 0. */
 void ddpi_round_key(struct round_key *key, const struct round_job *job, const char *kind,
@@ -78,7 +78,7 @@ void ddpi_round_trouble(const struct round_job *job, const struct ddp_error *err
 ddp_status ddpi_round_poke_record(struct ddpi_round_keys *keys, struct ddpi_bytes key,
                                   ddp_status status, struct ddp_error *err);
 
-/* --- intake.c: keys that members and users write --- */
+/* ---- intake.c: keys that members and users write ---- */
 
 /* The job's epoch may have been raised. */
 void ddpi_round_take_epoch(struct round_job *job);
@@ -94,7 +94,7 @@ void ddpi_round_take_wants(struct round_job *job);
 void ddpi_round_take_member(struct ddpi_round_keys *keys, struct ddpi_bytes name,
                             struct ddpi_bytes id_text, struct ddpi_bytes value);
 
-/* --- reload.c: all keys at once --- */
+/* ---- reload.c: all keys at once ---- */
 
 void ddpi_round_look_at_all(struct ddpi_round_keys *keys);
 

@@ -45,7 +45,7 @@ void ddpi_round_keys_note(struct ddpi_round_keys *keys, const struct ddpi_mutati
         keys->look_all = true;
 }
 
-/* --- what was noted --- */
+/* ---- what was noted ---- */
 
 static void take_key(struct ddpi_round_keys *keys, struct ddpi_bytes key)
 {
@@ -92,7 +92,7 @@ static void take_noted(struct ddpi_round_keys *keys)
     keys->nnoted = 0;
 }
 
-/* --- steps --- */
+/* ---- steps ---- */
 
 static void job_over(struct round_job *job)
 {
@@ -146,7 +146,7 @@ static void job_step(struct round_job *job, uint64_t now_ms)
         job_over(job);
 }
 
-/* --- jobs that wait beside each other --- */
+/* ---- jobs that wait beside each other ---- */
 
 static void tell_of_job(struct round_job *job, const struct round_job *other, uint64_t now_ms)
 {
@@ -205,7 +205,7 @@ void ddpi_round_keys_restore(struct ddpi_round_keys *keys)
     keys->look_all = keys->restored = true;
 }
 
-/* --- life --- */
+/* ---- life ---- */
 
 bool ddpi_round_keys_has(const struct ddpi_round_keys *keys, struct ddpi_bytes job)
 {

@@ -78,7 +78,7 @@ void ddpi_rounds_forgive_all(struct ddpi_rounds *rounds)
         ddpi_rounds_member_of(at)->quarantined = false;
 }
 
-/* --- quarantine --- */
+/* ---- quarantine ---- */
 
 bool ddpi_rounds_in_quarantine(const struct ddpi_rounds *rounds, const char *name)
 {
@@ -163,7 +163,7 @@ ddp_status ddpi_rounds_restore_blame(struct ddpi_rounds *rounds, const char *nam
     return DDP_OK;
 }
 
-/* --- what is said of it --- */
+/* ---- what is said of it ---- */
 
 static void say_blame(const struct ddpi_rounds_blame *blame, char *text)
 {

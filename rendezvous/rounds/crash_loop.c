@@ -29,7 +29,7 @@ static enum loop_kind kind_of(const struct ddpi_rounds *rounds)
     return rounds->root.record.broken_program ? LOOP_BROKEN_PROGRAM : LOOP_ANY;
 }
 
-/* --- rows of failures --- */
+/* ---- rows of failures ---- */
 
 static void extend_streak(struct round_streak *streak, bool counts, bool alike, uint64_t ran_ms,
                           uint64_t now_ms)
@@ -77,7 +77,7 @@ static const struct round_streak *longest_streak(const struct ddpi_rounds *round
     return &rounds->streaks[longest_pattern(rounds)];
 }
 
-/* --- conclusions --- */
+/* ---- conclusions ---- */
 
 bool ddpi_rounds_in_crash_loop(const struct ddpi_rounds *rounds, uint64_t now_ms)
 {

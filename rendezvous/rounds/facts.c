@@ -71,7 +71,7 @@ void ddpi_rounds_destroy(struct ddpi_rounds *rounds)
     ddpi_free(rounds);
 }
 
-/* --- members --- */
+/* ---- members ---- */
 
 static struct round_member *member_find(const struct ddpi_rounds *rounds, uint64_t id)
 {
@@ -224,7 +224,7 @@ void ddpi_rounds_gone(struct ddpi_rounds *rounds, uint64_t id)
     rounds->stale |= ddpi_rounds_state(rounds) == ROUNDS_FORMING || rounds->count[ROUND_LATE] != 0;
 }
 
-/* --- why a generation cannot go on --- */
+/* ---- why a generation cannot go on ---- */
 
 static void notice_failure(struct ddpi_rounds *rounds, const struct round_member *member)
 {
@@ -296,7 +296,7 @@ void ddpi_rounds_notice(struct ddpi_rounds *rounds, const struct round_member *m
     ddpi_rounds_say(rounds->reason, "node %s %s%s", says->name, what, sick ? says->sick : "");
 }
 
-/* --- what users want --- */
+/* ---- what users want ---- */
 
 void ddpi_rounds_wish(struct ddpi_rounds *rounds, const struct ddpi_rounds_wish *wish)
 {
@@ -356,7 +356,7 @@ void ddpi_rounds_checkpoint(struct ddpi_rounds *rounds)
         rounds->checkpoint = true;
 }
 
-/* --- the next job --- */
+/* ---- the next job ---- */
 
 static void forget_verdict(struct ddpi_rounds *rounds)
 {
@@ -399,7 +399,7 @@ void ddpi_rounds_renew(struct ddpi_rounds *rounds)
     admit_late(rounds);
 }
 
-/* --- the state, and how to continue from it --- */
+/* ---- the state, and how to continue from it ---- */
 
 void ddpi_rounds_summary(const struct ddpi_rounds *rounds, struct ddpi_rounds_summary *ret)
 {

@@ -157,8 +157,9 @@ uint64_t ddpi_rounds_deadline(const struct ddpi_rounds *rounds);
 
 void ddpi_rounds_summary(const struct ddpi_rounds *rounds, struct ddpi_rounds_summary *ret);
 
-/* --- a server that starts again ---
- * After create, call ddpi_rounds_restore() with the summary that was stored; then
+/* ---- a server that starts again ---- */
+
+/* After create, call ddpi_rounds_restore() with the summary that was stored; then
  * ddpi_rounds_member() for each member, in the order of their arrival; then
  * ddpi_rounds_restore_seat() for each, with the seat that it was told; then
  * ddpi_rounds_restore_blame() for each name, and ddpi_rounds_wish().

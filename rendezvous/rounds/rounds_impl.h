@@ -142,7 +142,7 @@ static inline enum ddpi_rounds_state ddpi_rounds_state(const struct ddpi_rounds 
 
 #define ddpi_rounds_member_of(list) ddpi_container_of(list, struct round_member, of_job)
 
-/* --- terms.c: terms, texts and seats --- */
+/* ---- terms.c: terms, texts and seats ---- */
 
 /* printf into a text of DDP_ROUND_TEXT_SIZE; all bytes after its end are 0, so that structures with
  * texts can be compared as bytes. */
@@ -161,14 +161,14 @@ bool ddpi_rounds_terms_differ(const struct ddp_round_terms *job, const struct dd
                               struct round_difference *ret);
 void ddpi_rounds_copy_seat(struct ddp_round_seat *to, const struct ddp_round_seat *from);
 
-/* --- traits.c: what counts about members --- */
+/* ---- traits.c: what counts about members ---- */
 
 /* @member has changed, or what its traits depend on. */
 void ddpi_rounds_recount(struct ddpi_rounds *rounds, struct round_member *member);
 /* The next step computes @member's seat again. */
 void ddpi_rounds_look_at(struct ddpi_rounds *rounds, struct round_member *member);
 
-/* --- blame.c: nodes that are left out --- */
+/* ---- blame.c: nodes that are left out ---- */
 
 /* At the end of the machine. */
 void ddpi_rounds_forget_all_blame(struct ddpi_rounds *rounds);
@@ -185,7 +185,7 @@ bool ddpi_rounds_why_left_out(const struct ddpi_rounds *rounds, const struct rou
 /* Appends to @text, of that size, "; left out: " and which nodes are, and why; or nothing. */
 void ddpi_rounds_say_left_out(const struct ddpi_rounds *rounds, char *text);
 
-/* --- crash_loop.c: failures in a row that are alike --- */
+/* ---- crash_loop.c: failures in a row that are alike ---- */
 
 /* Counts the failure that has stopped the generation among those that are like it. By now its exit
  * code is known, if it ever will be. */
@@ -197,7 +197,7 @@ uint64_t ddpi_rounds_pause_ms(const struct ddpi_rounds *rounds);
 /* What has failed how often, and @what_follows, into @text of DDP_ROUND_TEXT_SIZE. */
 void ddpi_rounds_say_loop(const struct ddpi_rounds *rounds, char *text, const char *what_follows);
 
-/* --- facts.c: members, and the facts noted about them --- */
+/* ---- facts.c: members, and the facts noted about them ---- */
 
 /* Notes what @member, which is seated in the latest generation, has said (or that it is @gone), if
  * that is why the generation must stop, or explains the failure that has stopped it. */
@@ -206,7 +206,7 @@ void ddpi_rounds_notice(struct ddpi_rounds *rounds, const struct round_member *m
  * for the old job are forgotten. */
 void ddpi_rounds_renew(struct ddpi_rounds *rounds);
 
-/* --- seats.c: seats, and what members are told --- */
+/* ---- seats.c: seats, and what members are told ---- */
 
 /* Gives out the seats of the next generation, for which there are enough members. */
 ddp_status ddpi_rounds_seat_all(struct ddpi_rounds *rounds, struct ddp_error *err);

@@ -17,7 +17,7 @@ enum {
     REFRESH_MS = 1000 /* how old the numbers may be in the texts that waiting members are told */
 };
 
-/* --- names --- */
+/* ---- names ---- */
 
 static size_t digits(const char *text)
 {
@@ -60,7 +60,7 @@ int ddpi_rounds_compare_names(const char *a, const char *b)
     return strcmp(a, b); /* node1 and node01 differ */
 }
 
-/* --- orders of members --- */
+/* ---- orders of members ---- */
 
 static int compare_u64(uint64_t a, uint64_t b)
 {
@@ -100,7 +100,7 @@ static int compare_ranks(const void *left, const void *right)
     return order != 0 ? order : compare_u64(a->arrival, b->arrival);
 }
 
-/* --- a generation --- */
+/* ---- a generation ---- */
 
 /* Puts the members to be seated into rounds->sorted, in the order of their ranks. */
 static uint32_t choose_members(struct ddpi_rounds *rounds)
@@ -273,7 +273,7 @@ ddp_status ddpi_rounds_seat_all(struct ddpi_rounds *rounds, struct ddp_error *er
     return DDP_OK;
 }
 
-/* --- what members are told --- */
+/* ---- what members are told ---- */
 
 /* Whether a member is not ready for the next generation; puts into @text which. */
 static bool say_unready(const struct ddpi_rounds *rounds, char *text)

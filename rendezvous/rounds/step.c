@@ -12,7 +12,7 @@ enum {
     PROVEN_MS = 10 * 1000 /* a generation that ran for that long speaks for its nodes */
 };
 
-/* --- moves --- */
+/* ---- moves ---- */
 
 /* The time since the cause of the recovery, at least 1, as 0 means "not yet". */
 static uint64_t since_cause(const struct ddpi_rounds *rounds, uint64_t now_ms)
@@ -68,7 +68,7 @@ static const struct round_member *first_with_trait(const struct ddpi_rounds *rou
     return NULL;
 }
 
-/* --- forming --- */
+/* ---- forming ---- */
 
 static void begin_generation(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
@@ -152,7 +152,7 @@ static void conclude_forming(struct ddpi_rounds *rounds, uint64_t now_ms)
     }
 }
 
-/* --- running --- */
+/* ---- running ---- */
 
 static const char *name_with_trait(const struct ddpi_rounds *rounds, enum round_trait trait)
 {
@@ -216,7 +216,7 @@ static void conclude_running(struct ddpi_rounds *rounds, uint64_t now_ms)
     }
 }
 
-/* --- stopping --- */
+/* ---- stopping ---- */
 
 static void judge_failure(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
@@ -285,7 +285,7 @@ static void conclude_stopping(struct ddpi_rounds *rounds, uint64_t now_ms)
         enter_state(rounds, ROUNDS_FORMING);
 }
 
-/* --- pausing --- */
+/* ---- pausing ---- */
 
 /* FORMING says what follows when too few members are left. */
 static void conclude_pausing(struct ddpi_rounds *rounds, uint64_t now_ms)
@@ -297,7 +297,7 @@ static void conclude_pausing(struct ddpi_rounds *rounds, uint64_t now_ms)
         enter_state(rounds, ROUNDS_FORMING);
 }
 
-/* --- closed --- */
+/* ---- closed ---- */
 
 static void conclude_closed(struct ddpi_rounds *rounds, uint64_t now_ms)
 {
@@ -306,7 +306,7 @@ static void conclude_closed(struct ddpi_rounds *rounds, uint64_t now_ms)
         ddpi_rounds_renew(rounds);
 }
 
-/* --- a server that has started again --- */
+/* ---- a server that has started again ---- */
 
 /* The stored state may be of two moments: the server may have ended after it told some members of a
  * generation, or to stop, and before it told the others or stored it. Some members may be gone. */

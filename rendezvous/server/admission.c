@@ -32,7 +32,7 @@ void ddpi_server_on_shed(void *owner)
                  "refused a connection: no file descriptor is left; raise ulimit -n");
 }
 
-/* --- half-open connections --- */
+/* ---- half-open connections ---- */
 
 /* This user's own processes on loopback are exempt, unless they must authenticate. */
 static bool is_throttled(const struct ddpi_server *server, const struct ddpi_conn_peer *peer)
@@ -72,7 +72,7 @@ static void evict_oldest(struct ddpi_server *server)
     ddpi_server_not_half_open(server, conn);
 }
 
-/* --- new connections --- */
+/* ---- new connections ---- */
 
 /* The few bytes fit into the empty socket buffer; if they do not, the peer does not get them. */
 static void send_refusal(int fd, ddp_status status, const char *text)
@@ -196,7 +196,7 @@ void ddpi_server_on_connected(void *owner, const struct ddpi_listener *listener,
     }
 }
 
-/* --- clients --- */
+/* ---- clients ---- */
 
 /* A TCPStore client cannot authenticate. */
 static ddp_status check_vouched(const struct ddpi_server *server, const struct ddpi_conn *conn,

@@ -72,7 +72,7 @@ ddp_status ddpi_server_enter_job(struct ddpi_server *server, struct ddpi_conn *c
     return ddpi_kv_scope_get(server->kv, prefix.all, &conn->client.scope, err);
 }
 
-/* --- requests --- */
+/* ---- requests ---- */
 
 /* The job that a request names in its key, or else the job of the client. */
 static ddp_status take_job(const struct ddpi_conn *conn, const struct ddpi_message *request,

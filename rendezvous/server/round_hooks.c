@@ -18,7 +18,7 @@
 
 enum { PORT_ATTEMPTS = 8 };
 
-/* --- the port of a generation --- */
+/* ---- the port of a generation ---- */
 
 static bool is_v6(const char *host)
 {
@@ -105,7 +105,7 @@ static ddp_status open_port(struct ddpi_server *server, const char *job, uint64_
     return status == DDP_OK ? DDP_OK : ddpi_error_set(err, status, "%s", why.msg);
 }
 
-/* --- the keyspace of a generation --- */
+/* ---- the keyspace of a generation ---- */
 
 struct old_keyspace {
     size_t skip; /* length of the prefix in front of the number */
@@ -150,7 +150,7 @@ static void drop_keyspaces(struct ddpi_server *server, const char *job)
     } while (found);
 }
 
-/* --- hooks --- */
+/* ---- hooks ---- */
 
 static uint64_t on_epoch(void *ctx, const char *job)
 {

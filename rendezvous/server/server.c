@@ -40,7 +40,7 @@ enum {
     TCPSTORE_KEY_MAX = 1024 * 1024,
 };
 
-/* --- closing --- */
+/* ---- closing ---- */
 
 static void server_maybe_closed(struct ddpi_server *server)
 {
@@ -138,7 +138,7 @@ static void on_listener_closed(void *owner)
     server_maybe_closed(server);
 }
 
-/* --- listening --- */
+/* ---- listening ---- */
 
 ddp_status ddpi_server_listen(struct ddpi_server *server, const char *host, uint16_t port,
                               const char *job, struct ddp_error *err)
@@ -185,7 +185,7 @@ uint16_t ddpi_server_port(const struct ddpi_server *server)
     return listener != NULL ? listener->port : 0;
 }
 
-/* --- creation --- */
+/* ---- creation ---- */
 
 static void init_env(struct ddpi_server *server, uv_loop_t *loop)
 {
@@ -392,7 +392,7 @@ ddp_status ddpi_server_create(uv_loop_t *loop, const struct ddpi_server_options 
     return status;
 }
 
-/* --- for the owner --- */
+/* ---- for the owner ---- */
 
 ddp_status ddpi_server_set_token(struct ddpi_server *server, const struct ddpi_credential *token,
                                  struct ddp_error *err)

@@ -18,7 +18,7 @@ enum {
     SMALL_CHANGE = 4 * 1024,
 };
 
-/* --- changes --- */
+/* ---- changes ---- */
 
 static void tell_owner(const struct ddpi_server *server, const struct ddpi_mutation *mutation)
 {
@@ -131,7 +131,7 @@ void ddpi_server_commit(struct ddpi_server *server)
         for_outputs(server, ddpi_conn_cover_output);
 }
 
-/* --- output --- */
+/* ---- output ---- */
 
 /* The sink has not lost its right to the contents. */
 static bool may_answer(const struct ddpi_server *server)
@@ -167,7 +167,7 @@ static void flush_connections(struct ddpi_server *server)
     }
 }
 
-/* --- the end of a turn --- */
+/* ---- the end of a turn ---- */
 
 static void on_expiry(uv_timer_t *timer)
 {
@@ -263,7 +263,7 @@ void ddpi_server_settle(struct ddpi_server *server)
         call_once(&server->idle);
 }
 
-/* --- after the input of a turn --- */
+/* ---- after the input of a turn ---- */
 
 /* Not earlier: a server that was suspended would otherwise end leases that were renewed, and time
  * out waits that were canceled, in input that it has not read yet. */

@@ -87,7 +87,7 @@ struct ddpi_sqlite_sink {
     struct ddp_error failure; /* the first since the last commit; status DDP_OK: none */
 };
 
-/* --- statements --- */
+/* ---- statements ---- */
 
 static ddp_status refuse_damaged(const struct ddpi_sqlite_sink *state, const char *how,
                                  struct ddp_error *err)
@@ -160,7 +160,7 @@ static ddp_status run_statement(struct ddpi_sqlite_sink *state, enum statement w
     return status;
 }
 
-/* --- changes --- */
+/* ---- changes ---- */
 
 static ddp_status injected(const char *what, int sys_errno, struct ddp_error *err)
 {
@@ -245,7 +245,7 @@ struct ddpi_sink ddpi_sqlite_sink_hooks(struct ddpi_sqlite_sink *state)
     return (struct ddpi_sink){.ctx = state, .change = on_change, .commit = on_commit};
 }
 
-/* --- loading --- */
+/* ---- loading ---- */
 
 static struct ddpi_bytes column_bytes(sqlite3_stmt *statement, enum parameter parameter)
 {
@@ -354,7 +354,7 @@ ddp_status ddpi_sqlite_sink_load(struct ddpi_sqlite_sink *state,
     return DDP_OK;
 }
 
-/* --- opening --- */
+/* ---- opening ---- */
 
 static const char schema_text[] =
     "BEGIN IMMEDIATE;"

@@ -173,7 +173,7 @@ _Static_assert(COUNT(member_fields) <= FIELDS_MAX && COUNT(seat_fields) <= FIELD
                    COUNT(summary_fields) <= FIELDS_MAX,
                "a bit for each field");
 
-/* --- fields in memory --- */
+/* ---- fields in memory ---- */
 
 static uint64_t load_bits(const struct field *field, const void *record)
 {
@@ -260,7 +260,7 @@ static ddp_status check_terms(const struct ddp_round_terms *terms, ddp_status st
                           terms->max_nodes);
 }
 
-/* --- writing --- */
+/* ---- writing ---- */
 
 static ddp_status invalid(const struct table *table, const struct field *field,
                           struct ddp_error *err)
@@ -350,7 +350,7 @@ ddp_status ddpi_round_blame_put(struct ddpi_buf *buf, const struct ddpi_rounds_b
     return record_put(&blame_table, buf, blame, err);
 }
 
-/* --- reading --- */
+/* ---- reading ---- */
 
 static bool field_take_number(const struct field *field, const char *value, size_t len,
                               void *record)

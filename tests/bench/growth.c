@@ -171,7 +171,7 @@ static bool measure(struct perf *perf, const struct crowd *crowd, uint32_t count
     return done;
 }
 
-/* ---- list ------------------------------------------------------------------------------------ */
+/* ---- list ---- */
 
 /* Asked on one connection, after a first time that is not counted. */
 static bool run_lists(struct perf *perf, struct perf_load *load, pid_t server, struct costs *costs,

@@ -74,7 +74,7 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-/* --- the server --- */
+/* ---- the server ---- */
 
 static void server_start(struct server *server)
 {
@@ -131,7 +131,7 @@ static void remove_files(const struct server *server)
     ck_assert_int_eq(rmdir(server->folder), 0);
 }
 
-/* --- clients --- */
+/* ---- clients ---- */
 
 static ddp_store *open_store(const struct run *run, struct ddp_error *err)
 {
@@ -265,7 +265,7 @@ static void *run_client(void *arg)
     return NULL;
 }
 
-/* --- watchers --- */
+/* ---- watchers ---- */
 
 static void take_event(struct watcher *watcher, const struct ddp_store_event *event)
 {
@@ -320,7 +320,7 @@ static void *run_watcher(void *arg)
     return NULL;
 }
 
-/* --- a run --- */
+/* ---- a run ---- */
 
 static void end_run(const struct run *run)
 {

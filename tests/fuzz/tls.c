@@ -41,7 +41,7 @@ static void no_random(void *bytes, size_t len)
     memset(bytes, 7, len);
 }
 
-/* --- the server's hooks --- */
+/* ---- the server's hooks ---- */
 
 static ddp_status on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error *err)
 {
@@ -93,7 +93,7 @@ static void on_log(void *ctx, enum ddpi_log_level level, const char *line)
     HOLDS(*line != '\0');
 }
 
-/* --- one connection --- */
+/* ---- one connection ---- */
 
 /* NULL: in a build without TLS. */
 static struct ddpi_tls_engine *engine(void)
@@ -176,7 +176,7 @@ static void end(struct player *player)
     close(player->peer);
 }
 
-/* --- what holds --- */
+/* ---- what holds ---- */
 
 /* Of TLS there are whole records, of a kind that is said before a key is proven. */
 static void check_records(const uint8_t *bytes, size_t len)

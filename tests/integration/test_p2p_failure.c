@@ -33,7 +33,7 @@ static ddp_status receive(ddp_comm *comm, uint32_t from, struct ddp_error *error
     return ddp_recv(comm, &value, 1, DDP_FLOAT32, from, NULL, error);
 }
 
-/* ---- what the ranks do until the victim is gone; it is rank 2 of 5, and has steps to report -- */
+/* ---- what the ranks do until the victim, rank 2 of 5, is gone; it has steps to report ---- */
 
 /* The victim has met nobody but its neighbours in the ring, and calls nothing. */
 static void all_wait_for_it(struct world *world, uint32_t rank, ddp_comm *comm)

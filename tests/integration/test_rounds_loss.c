@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* --- being lost --- */
+/* ---- being lost ---- */
 
 START_TEST(a_dead_member_is_missed_at_once)
 {
@@ -81,7 +81,7 @@ START_TEST(a_new_connection_keeps_the_seat)
 }
 END_TEST
 
-/* --- the server --- */
+/* ---- the server ---- */
 
 START_TEST(another_server_knows_nobody)
 {
@@ -132,7 +132,7 @@ START_TEST(a_durable_server_goes_on)
 }
 END_TEST
 
-/* --- what nobody means well by --- */
+/* ---- what nobody means well by ---- */
 
 START_TEST(nonsense_is_answered)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- forming --- */
+/* ---- forming ---- */
 
 START_TEST(a_full_job_starts_at_once)
 {
@@ -81,7 +81,7 @@ START_TEST(others_than_agreed_are_refused)
 }
 END_TEST
 
-/* --- rounds --- */
+/* ---- rounds ---- */
 
 START_TEST(a_failure_begins_a_new_round)
 {

@@ -39,7 +39,7 @@ static void await_denied(uint64_t wanted)
     AWAIT_SERVER(now.denied == wanted);
 }
 
-/* --- clients of the library --- */
+/* ---- clients of the library ---- */
 
 /* A descriptor as an agent gives it to its workers: of the token, or the key of @identity. */
 static int secret_fd(const struct ddpi_credential *credential, const struct ddpi_identity *identity)
@@ -296,7 +296,7 @@ START_TEST(a_worker_of_an_old_epoch_is_told)
 }
 END_TEST
 
-/* --- bare connections --- */
+/* ---- bare connections ---- */
 
 static int connect_from(const char *source)
 {
@@ -458,7 +458,7 @@ START_TEST(many_are_denied_at_once)
 }
 END_TEST
 
-/* --- TCPStore clients --- */
+/* ---- TCPStore clients ---- */
 
 static bool torch_is_admitted(const char *source)
 {

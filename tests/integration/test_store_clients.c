@@ -212,7 +212,7 @@ START_TEST(the_largest_value)
 }
 END_TEST
 
-/* --- watches and sessions --- */
+/* ---- watches and sessions ---- */
 
 static uint64_t watch_from(struct store_client *client, const char *name, uint32_t flags,
                            uint64_t version)
@@ -315,7 +315,7 @@ START_TEST(keys_vanish_with_their_session)
 }
 END_TEST
 
-/* --- servers that are not there, or no store --- */
+/* ---- servers that are not there, or no store ---- */
 
 /* The first request of a client of @port, which the blocking client makes by itself. */
 static struct ddp_error reach(uint16_t port, uint32_t timeout_ms, ddp_status wanted)
@@ -431,7 +431,7 @@ START_TEST(a_server_that_falls_silent)
 }
 END_TEST
 
-/* --- servers that go --- */
+/* ---- servers that go ---- */
 
 START_TEST(a_server_that_stops_says_so)
 {

@@ -17,7 +17,7 @@
  * it, it is not over before SHORT_MS. */
 enum { LONG_LEASE_MS = 600000, LEASE_MS = 5000, SHORT_MS = 4000 };
 
-/* --- bare --- */
+/* ---- bare ---- */
 
 /* Open a session and set "e" by it. */
 static struct ddp_store_session raw_session(int fd, uint32_t lease_ms)
@@ -174,7 +174,7 @@ START_TEST(a_connection_that_the_server_ends_leaves_it)
 }
 END_TEST
 
-/* --- the asynchronous client --- */
+/* ---- the asynchronous client ---- */
 
 static struct ddp_store_session held;
 static unsigned opened, kept, ended, connects;

@@ -161,7 +161,7 @@ START_TEST(loopback_only_without_a_token)
 }
 END_TEST
 
-/* --- draining --- */
+/* ---- draining ---- */
 
 static atomic_int drained;
 
@@ -228,7 +228,7 @@ START_TEST(draining_when_nobody_waits_is_over_at_once)
 }
 END_TEST
 
-/* --- counters --- */
+/* ---- counters ---- */
 
 static uint64_t counter(const char *text, const char *name)
 {
@@ -271,7 +271,7 @@ START_TEST(counters)
 }
 END_TEST
 
-/* --- a standby --- */
+/* ---- a standby ---- */
 
 static void stand_by(struct ddpi_server *at, void *ctx)
 {

@@ -24,7 +24,7 @@ static void set_text(ddp_store *store, const char *key, const char *value)
     OK(ddp_store_set(store, key, value, strlen(value), LONG_MS, NULL, &why));
 }
 
-/* --- no thread waits for another --- */
+/* ---- no thread waits for another ---- */
 
 static void get_own(void *arg)
 {
@@ -113,7 +113,7 @@ START_TEST(each_has_its_own_deadline)
 }
 END_TEST
 
-/* --- cancel --- */
+/* ---- cancel ---- */
 
 static void be_canceled(void *arg)
 {
@@ -161,7 +161,7 @@ START_TEST(cancel_ends_all_that_wait)
 }
 END_TEST
 
-/* --- a server that goes and comes back --- */
+/* ---- a server that goes and comes back ---- */
 
 /* Whatever happens, each call ends as documented. */
 static void go_on(void *arg)

@@ -90,7 +90,7 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* --- what they say --- */
+/* ---- what they say ---- */
 
 static void put(struct ddpi_buf *out, const void *bytes, size_t len)
 {
@@ -228,7 +228,7 @@ static struct kind kinds[] = {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-/* --- a handshake to be replayed --- */
+/* ---- a handshake to be replayed ---- */
 
 static void receive(int fd, void *bytes, size_t len)
 {
@@ -291,7 +291,7 @@ static void record(const char *token_file)
     close(fd);
 }
 
-/* --- connections --- */
+/* ---- connections ---- */
 
 static void close_conn(struct conn *conn)
 {
@@ -352,7 +352,7 @@ static void open_conn(struct kind *kind)
     kind->opened++;
 }
 
-/* --- keys --- */
+/* ---- keys ---- */
 
 static void put_key(uint8_t type, uint64_t index)
 {
@@ -434,7 +434,7 @@ static void delete_keys(void)
     printf("keys %llu %llu\n", (unsigned long long)attack.keys_set, (unsigned long long)deleted);
 }
 
-/* --- the attack --- */
+/* ---- the attack ---- */
 
 static void open_due(double share, bool native)
 {

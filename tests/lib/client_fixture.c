@@ -72,7 +72,7 @@ void client_teardown(void)
     ddpi_buf_finish(&wire);
 }
 
-/* --- the scripted server --- */
+/* ---- the scripted server ---- */
 
 void put_welcome(uint64_t incarnation)
 {

@@ -16,7 +16,7 @@
 
 enum { RECORDS = 4096 };
 
-/* --- a model of etcd --- */
+/* ---- a model of etcd ---- */
 
 static struct model_key {
     char *key, *value;
@@ -136,7 +136,7 @@ static void model_answer(struct ddpi_bytes cursor, uint32_t limit, struct ddpi_b
     ck_assert(ddpi_etcd_put_text(ret, "]}\n"));
 }
 
-/* --- the sink --- */
+/* ---- the sink ---- */
 
 static const uint8_t seed_of_tables[DDPI_SEED_SIZE] = {42};
 static struct ddpi_etcd_batch batch;

@@ -22,7 +22,7 @@ static bool server_closed, people_closed, answered;
 static ddp_status answer;
 char answer_text[1024];
 
-/* --- the server --- */
+/* ---- the server ---- */
 
 static void write_log(void *ctx, enum ddpi_log_level level, const char *line)
 {
@@ -87,7 +87,7 @@ void stop_server(void)
     state = NULL;
 }
 
-/* --- people --- */
+/* ---- people ---- */
 
 static void on_answer(void *data, const struct ddp_store_result *result)
 {
@@ -133,7 +133,7 @@ bool listed(const char *prefix)
     return answer_text[0] != '\0';
 }
 
-/* --- members --- */
+/* ---- members ---- */
 
 void publish(struct node *node)
 {
@@ -255,7 +255,7 @@ const struct ddp_round_terms elastic = {
 const struct ddp_round_terms shrinking = {
     .min_nodes = 1, .max_nodes = 2, .max_restarts = 3, .settle_ms = 60000};
 
-/* --- the fixture --- */
+/* ---- the fixture ---- */
 
 static void open_people(void)
 {

@@ -41,7 +41,7 @@ static void __attribute__((format(printf, 1, 2))) note_given(const char *format,
     ck_assert_uint_lt(ngiven, sizeof given);
 }
 
-/* --- lives --- */
+/* ---- lives ---- */
 
 ddp_status sink_take(void *ctx, const struct ddpi_mutation *mutation, struct ddp_error *err)
 {
@@ -97,7 +97,7 @@ void sink_end(void)
     ddpi_kv_destroy(kv);
 }
 
-/* --- SQLite --- */
+/* ---- SQLite ---- */
 
 static char folder[PATH_MAX];
 char sink_file[PATH_MAX + 8];

@@ -131,7 +131,7 @@ void client_await_waits(size_t wanted)
     }
 }
 
-/* --- the blocking client --- */
+/* ---- the blocking client ---- */
 
 static void blocking_setup(void)
 {

@@ -43,7 +43,7 @@ static size_t place_of(nvml_library_device device)
     return (size_t)((char *)device - places);
 }
 
-/* ---- the files ------------------------------------------------------------------------------- */
+/* ---- the files ---- */
 
 struct table {
     FILE *file;
@@ -153,7 +153,7 @@ static bool find_line(const char *name, const char *of, size_t place, unsigned w
     return found;
 }
 
-/* ---- the library ----------------------------------------------------------------------------- */
+/* ---- the library ---- */
 
 EXPORT nvml_library_result nvmlInit_v2(void);
 EXPORT nvml_library_result nvmlInit_v2(void)
@@ -320,7 +320,7 @@ EXPORT nvml_library_result nvmlDeviceGetMemoryInfo_v2(nvml_library_device device
     return NVML_LIBRARY_SUCCESS;
 }
 
-/* ---- events ---------------------------------------------------------------------------------- */
+/* ---- events ---- */
 
 EXPORT nvml_library_result nvmlDeviceGetSupportedEventTypes(nvml_library_device device,
                                                             unsigned long long *ret_types);

@@ -39,7 +39,7 @@ void sim_break(struct sim *sim, const char *format, ...)
     sim_trace(sim, "BROKEN: %s", sim->broken);
 }
 
-/* --- the queue: a binary heap --- */
+/* ---- the queue: a binary heap ---- */
 
 static bool earlier(const struct sim_event *a, const struct sim_event *b)
 {
@@ -85,7 +85,7 @@ void sim_post(struct sim *sim, uint64_t after_ms, enum sim_kind kind, unsigned w
                                  .stamp = stamp});
 }
 
-/* --- the network --- */
+/* ---- the network ---- */
 
 void sim_send(struct sim *sim, unsigned index, bool up, const struct sim_message *message)
 {
@@ -124,7 +124,7 @@ static uint64_t held_until(const struct sim *sim, const struct sim_event *event)
     return until_ms;
 }
 
-/* --- clocks --- */
+/* ---- clocks ---- */
 
 uint64_t sim_clock(const struct sim *sim, int drift)
 {
@@ -137,7 +137,7 @@ uint64_t sim_until(const struct sim *sim, int drift, uint64_t local_ms)
     return local_ms <= now_ms ? 0 : (local_ms - now_ms) * 1000 / (uint64_t)(1000 + drift) + 1;
 }
 
-/* --- the run --- */
+/* ---- the run ---- */
 
 void sim_run(struct sim *sim, uint64_t until_ms)
 {

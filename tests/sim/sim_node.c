@@ -22,7 +22,7 @@ static void watch_deadline(struct sim_node *node)
                  node->boots);
 }
 
-/* --- the connection --- */
+/* ---- the connection ---- */
 
 static void send_word(struct sim_node *node, enum sim_word word)
 {
@@ -97,7 +97,7 @@ static void receive(struct sim_node *node, const struct sim_message *message)
     watch_deadline(node);
 }
 
-/* --- what the member wants done --- */
+/* ---- what the member wants done ---- */
 
 static bool overlap(const struct sim_node *a, const struct sim_node *b)
 {
@@ -191,7 +191,7 @@ static void on_over(void *ctx, int exit_code, const char *why)
     sim_post(node->sim, 200 + sim_random(node->sim, 1000), SIM_BOOT, node->index, node->boots);
 }
 
-/* --- the node's check --- */
+/* ---- the node's check ---- */
 
 static void on_check(void *ctx)
 {
@@ -208,7 +208,7 @@ static void on_end_check(void *ctx)
              node->boots);
 }
 
-/* --- what happens to workers --- */
+/* ---- what happens to workers ---- */
 
 void sim_node_stays_unclear(struct sim_node *node)
 {
@@ -268,7 +268,7 @@ static void worker_event(struct sim_node *node, enum sim_kind kind)
     watch_deadline(node);
 }
 
-/* --- the agent --- */
+/* ---- the agent ---- */
 
 void sim_node_boot(struct sim_node *node)
 {

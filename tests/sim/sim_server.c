@@ -25,7 +25,7 @@ static void tell(struct sim_server *server, uint64_t id, enum sim_word word, uin
                                    .seat = session->seat});
 }
 
-/* --- the machine's hooks --- */
+/* ---- the machine's hooks ---- */
 
 static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
                            struct ddp_error *err)
@@ -93,7 +93,7 @@ static void step(struct sim_server *server)
     ddpi_rounds_step(server->rounds, clock_of(server));
 }
 
-/* --- sessions --- */
+/* ---- sessions ---- */
 
 static void end_session(struct sim_server *server, uint64_t id, const char *why)
 {
@@ -160,7 +160,7 @@ static void receive(struct sim_server *server, unsigned node, const struct sim_m
         abort();
 }
 
-/* --- its life --- */
+/* ---- its life ---- */
 
 static void boot(struct sim_server *server)
 {

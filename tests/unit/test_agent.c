@@ -123,7 +123,7 @@ START_TEST(an_orphan_does_not_outlive_the_job)
 }
 END_TEST
 
-/* ---- what cannot be ended -------------------------------------------------------------------- */
+/* ---- what cannot be ended ---- */
 
 static bool one_stands(void *ctx)
 {
@@ -167,7 +167,7 @@ START_TEST(a_stuck_process_is_named_and_left)
 }
 END_TEST
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 static void run_with_allocations(unsigned successes, bool *ret_complete)
 {

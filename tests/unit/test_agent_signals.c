@@ -149,7 +149,7 @@ START_TEST(without_its_guard_the_job_ends)
 }
 END_TEST
 
-/* ---- a start that takes long ----------------------------------------------------------------- */
+/* ---- a start that takes long ---- */
 
 static int gate[2]; /* a full pipe, in the place of a control group: each start waits for room */
 static struct cgroup slow_group;

@@ -563,7 +563,7 @@ START_TEST(servers_that_break_the_rules)
 }
 END_TEST
 
-/* --- every state, every input --- */
+/* ---- every state, every input ---- */
 
 enum input { TICK, LATE, SUBMIT, CANCEL, LOSE, CLOSE, INPUTS };
 

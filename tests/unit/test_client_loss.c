@@ -8,7 +8,7 @@
 
 #include <ddprun/store.h>
 
-/* --- a whole conversation, cut anywhere --- */
+/* ---- a whole conversation, cut anywhere ---- */
 
 enum { LAST_CHANGE = 20, CUTS_MAX = 4000 };
 

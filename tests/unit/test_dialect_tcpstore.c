@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- captured exchanges --- */
+/* ---- captured exchanges ---- */
 
 enum row_kind {
     SECTION_ROW,
@@ -142,7 +142,7 @@ START_TEST(exchanges_cut_anywhere)
 }
 END_TEST
 
-/* --- one request at a time --- */
+/* ---- one request at a time ---- */
 
 /* A request of each type, built as by request(). */
 static struct ddpi_buf *sample(uint8_t type)
@@ -247,7 +247,7 @@ START_TEST(unknown_operations_close)
 }
 END_TEST
 
-/* --- limits --- */
+/* ---- limits ---- */
 
 static const struct ddpi_kv_limits small = {
     .room = {[KV_ROOM_KEYS] = 100, [KV_ROOM_BYTES] = 100000},
@@ -462,7 +462,7 @@ START_TEST(many_keys_in_many_pieces)
 }
 END_TEST
 
-/* --- the scope --- */
+/* ---- the scope ---- */
 
 static void set_key(struct peer *peer, const char *key)
 {

@@ -236,7 +236,7 @@ START_TEST(no_signal_is_lost_before_the_agent_is_ready)
 }
 END_TEST
 
-/* ---- an agent that has a store --------------------------------------------------------------- */
+/* ---- an agent that has a store ---- */
 
 static int link_ends[2]; /* the agent's connection, and its peer: the test */
 
@@ -398,7 +398,7 @@ START_TEST(a_worker_without_its_first_thread_is_ended_in_time)
 }
 END_TEST
 
-/* ---- a guard without a reader --------------------------------------------------------------- */
+/* ---- a guard without a reader ---- */
 
 /* Make a full pipe and return its writing end. */
 static int make_full_pipe(int ends[2])

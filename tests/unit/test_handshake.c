@@ -184,7 +184,7 @@ START_TEST(a_key_fits_one_store_only)
 }
 END_TEST
 
-/* --- refusals --- */
+/* ---- refusals ---- */
 
 static ddp_status refuse(struct ddpi_session *session, struct ddp_error *err)
 {
@@ -374,7 +374,7 @@ START_TEST(a_proof_has_its_place)
 }
 END_TEST
 
-/* --- after it --- */
+/* ---- after it ---- */
 
 static size_t put_request(const char *key)
 {
@@ -435,7 +435,7 @@ START_TEST(replies_are_sealed)
 }
 END_TEST
 
-/* --- roles --- */
+/* ---- roles ---- */
 
 static ddp_status may(const struct ddpi_identity *who, enum ddpi_op op, const char *key)
 {

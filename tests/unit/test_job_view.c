@@ -104,7 +104,7 @@ static void put_all(void)
     put("round/train/node/4", "0 2 40 running\n1 3 41 killed SIGKILL\nstrange\n");
 }
 
-/* ---- keys ------------------------------------------------------------------------------------ */
+/* ---- keys ---- */
 
 START_TEST(names_of_jobs)
 {
@@ -300,7 +300,7 @@ START_TEST(without_memory)
 }
 END_TEST
 
-/* ---- shown ----------------------------------------------------------------------------------- */
+/* ---- shown ---- */
 
 static char *shown_by(bool (*show)(const struct job_view *view, FILE *out))
 {

@@ -36,7 +36,7 @@ static unsigned turns_until_dropped(void)
     return turns;
 }
 
-/* --- two runs that look the same to clients --- */
+/* ---- two runs that look the same to clients ---- */
 
 /* What clients saw, but for changes; and the changes of each key, but for their versions. */
 struct story {
@@ -235,7 +235,7 @@ START_TEST(nobody_sees_that_it_takes_turns)
 }
 END_TEST
 
-/* --- the share of a turn --- */
+/* ---- the share of a turn ---- */
 
 enum { MANY = 2000, SMALL = 512 };
 

@@ -212,7 +212,7 @@ START_TEST(the_longest_key_fits_behind_the_longest_prefix)
 }
 END_TEST
 
-/* --- against the obvious way to do it --- */
+/* ---- against the obvious way to do it ---- */
 
 enum { NAMES = 200, SCOPES = 12, STEPS = 4000 };
 

@@ -170,7 +170,7 @@ START_TEST(limits_and_flags)
 }
 END_TEST
 
-/* --- random changes --- */
+/* ---- random changes ---- */
 
 enum { STEPS = 20000, CHANGES = 2 * STEPS, WATCHES = 12, PAST = 64, WATCHER = 3 };
 

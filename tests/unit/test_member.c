@@ -407,7 +407,7 @@ START_TEST(without_a_store_nothing_is_fenced)
 }
 END_TEST
 
-/* --- node checks --- */
+/* ---- node checks ---- */
 
 static void setup_checking(void)
 {

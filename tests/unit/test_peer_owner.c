@@ -30,7 +30,7 @@ static struct ddpi_end end_at(const char *text, uint16_t port)
     return ddpi_end_of((struct sockaddr *)&v6);
 }
 
-/* --- messages --- */
+/* ---- messages ---- */
 
 static struct {
     struct nlmsghdr header;
@@ -115,7 +115,7 @@ START_TEST(other_ends)
 }
 END_TEST
 
-/* --- lines --- */
+/* ---- lines ---- */
 
 START_TEST(lines_of_the_table)
 {
@@ -148,7 +148,7 @@ START_TEST(lines_of_the_table)
 }
 END_TEST
 
-/* --- the kernel --- */
+/* ---- the kernel ---- */
 
 struct connection {
     int client, server;
@@ -234,7 +234,7 @@ START_TEST(what_the_kernel_says)
 }
 END_TEST
 
-/* --- a port --- */
+/* ---- a port ---- */
 
 static size_t put_socket(uint8_t *bytes, uint8_t state, uint16_t port, uint32_t owner,
                          uint32_t inode)

@@ -55,7 +55,7 @@ START_TEST(hkdf_vectors)
 }
 END_TEST
 
-/* --- identities --- */
+/* ---- identities ---- */
 
 START_TEST(roles_have_names)
 {
@@ -157,7 +157,7 @@ START_TEST(a_key_is_of_one_identity_only)
 }
 END_TEST
 
-/* --- handshakes --- */
+/* ---- handshakes ---- */
 
 static struct ddpi_handshake handshake_of(const char *one, const char *two, uint8_t key)
 {
@@ -208,7 +208,7 @@ START_TEST(whatever_differs_breaks_the_proof)
 }
 END_TEST
 
-/* --- seals --- */
+/* ---- seals ---- */
 
 static struct ddpi_seals client, server;
 static struct ddpi_buf wire;

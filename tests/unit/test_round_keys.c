@@ -115,7 +115,7 @@ static void teardown(void)
     kv_teardown();
 }
 
-/* --- the scene --- */
+/* ---- the scene ---- */
 
 static void act(void)
 {
@@ -219,7 +219,7 @@ static void form(void)
     act();
 }
 
-/* --- tests --- */
+/* ---- tests ---- */
 
 START_TEST(a_job_from_its_first_member_to_its_last)
 {

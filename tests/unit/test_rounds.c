@@ -21,7 +21,7 @@ static void teardown(void)
     rounds_finish(&at);
 }
 
-/* --- forming --- */
+/* ---- forming ---- */
 
 START_TEST(the_table_is_valid)
 {
@@ -211,7 +211,7 @@ START_TEST(texts_of_those_who_wait_are_told_once_a_second)
 }
 END_TEST
 
-/* --- running, stopping --- */
+/* ---- running, stopping ---- */
 
 START_TEST(all_done_ends_the_job_well)
 {
@@ -372,7 +372,7 @@ START_TEST(before_the_first_generation_nobody_is_missed)
 }
 END_TEST
 
-/* --- cost --- */
+/* ---- cost ---- */
 
 static ddp_status begin_anything(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
                                  struct ddp_error *err)

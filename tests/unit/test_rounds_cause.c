@@ -49,7 +49,7 @@ static void assert_over(int exit_code, const char *words)
     ck_assert_msg(strstr(summary.reason, words) != NULL, "'%s'", summary.reason);
 }
 
-/* --- failures and losses --- */
+/* ---- failures and losses ---- */
 
 START_TEST(a_failure_before_a_loss_is_its_effect)
 {
@@ -204,7 +204,7 @@ START_TEST(a_restart_does_not_forget_to_judge)
 }
 END_TEST
 
-/* --- a generation that is forgotten --- */
+/* ---- a generation that is forgotten ---- */
 
 enum { LEASE_MS = 3000 };
 

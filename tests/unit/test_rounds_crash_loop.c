@@ -61,7 +61,7 @@ static void run_into_pause(void)
     ck_assert_uint_eq(fail_once(1, 1, 300), 500);
 }
 
-/* --- the length of pauses --- */
+/* ---- the length of pauses ---- */
 
 START_TEST(pauses_grow)
 {
@@ -119,7 +119,7 @@ START_TEST(all_nodes_are_told_once)
 }
 END_TEST
 
-/* --- what ends a pause --- */
+/* ---- what ends a pause ---- */
 
 START_TEST(an_order_to_stop_ends_it)
 {
@@ -200,7 +200,7 @@ START_TEST(a_server_that_has_gone_on_already_stays_there)
 }
 END_TEST
 
-/* --- when it is given up --- */
+/* ---- when it is given up ---- */
 
 START_TEST(after_enough_failures_and_enough_time)
 {

@@ -57,7 +57,7 @@ static void must(bool holds, const char *what)
         ck_abort_msg("%s", what);
 }
 
-/* --- the machine's side --- */
+/* ---- the machine's side ---- */
 
 static ddp_status on_begin(void *ctx, uint64_t generation, struct ddp_round_seat *seat,
                            struct ddp_error *err)
@@ -172,7 +172,7 @@ static void restart(struct world *world)
     ddpi_rounds_wish(world->rounds, &(struct ddpi_rounds_wish){.stop = world->stopped});
 }
 
-/* --- the members' side --- */
+/* ---- the members' side ---- */
 
 static void say(struct agent *agent, enum ddp_round_phase phase, uint64_t generation)
 {
@@ -384,7 +384,7 @@ static bool happen(struct world *world, unsigned event)
     return happened;
 }
 
-/* --- situations --- */
+/* ---- situations ---- */
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {

@@ -49,7 +49,7 @@ static void fail_after(unsigned id, uint64_t ms)
     rounds_obey(&at, 4);
 }
 
-/* --- node checks --- */
+/* ---- node checks ---- */
 
 START_TEST(who_is_sick_gets_no_seat)
 {
@@ -229,7 +229,7 @@ START_TEST(who_is_left_out_may_leave)
 }
 END_TEST
 
-/* --- quarantine --- */
+/* ---- quarantine ---- */
 
 START_TEST(failures_in_a_row_lead_to_quarantine)
 {

@@ -21,7 +21,7 @@ static void teardown(void)
     rounds_finish(&at);
 }
 
-/* --- what people want --- */
+/* ---- what people want ---- */
 
 START_TEST(stopped_by_request)
 {
@@ -167,7 +167,7 @@ START_TEST(who_waits_hears_of_the_refused)
 }
 END_TEST
 
-/* --- roles and commands --- */
+/* ---- roles and commands ---- */
 
 static void seated_in_role(unsigned id, uint32_t first, uint32_t size)
 {
@@ -231,7 +231,7 @@ START_TEST(nodes_with_different_commands_are_told)
 }
 END_TEST
 
-/* --- summary, restart --- */
+/* ---- summary, restart ---- */
 
 START_TEST(a_recovery_is_timed)
 {
@@ -362,7 +362,7 @@ START_TEST(what_was_told_by_halves_is_undone)
 }
 END_TEST
 
-/* --- a job after the job --- */
+/* ---- a job after the job ---- */
 
 /* Two members that are told to end, the second failed; three that come after that, with other
  * terms, of which the last is not like its peers. */

@@ -23,7 +23,7 @@ struct token {
 static struct token tokens[SESSIONS];
 static size_t ntokens;
 
-/* --- everything that can be seen of a core, as text; its queues are empty afterwards --- */
+/* ---- everything that can be seen of a core, as text; its queues are empty afterwards ---- */
 
 static char *put_replies(char *at, const char *end_of_text, const char *what)
 {
@@ -81,7 +81,7 @@ static void take_picture(char picture[PICTURE])
     ck_assert_int_gt(end_of_text - at, 1);
 }
 
-/* --- random lives --- */
+/* ---- random lives ---- */
 
 static void open_session(void)
 {
@@ -205,7 +205,7 @@ START_TEST(a_history_that_forgets_is_restored_as_it_is)
 }
 END_TEST
 
-/* --- one sink at a time --- */
+/* ---- one sink at a time ---- */
 
 /* Values that came behind a deletion which is still under way are not taken for earlier ones. */
 START_TEST(what_comes_behind_a_deletion_stays)

@@ -26,7 +26,7 @@ START_TEST(an_incarnation_belongs_to_the_file)
 }
 END_TEST
 
-/* --- what is refused --- */
+/* ---- what is refused ---- */
 
 static void assert_refused(ddp_status status, const char *text)
 {

@@ -126,7 +126,7 @@ static void teardown(void)
     ddpi_tls_engine_destroy(engine);
 }
 
-/* --- it works --- */
+/* ---- it works ---- */
 
 START_TEST(handshake_in_pieces_of_any_size)
 {
@@ -192,7 +192,7 @@ START_TEST(nothing_is_said_before_it_is_open)
 }
 END_TEST
 
-/* --- it does not --- */
+/* ---- it does not ---- */
 
 static void expect_refused(struct ddpi_tls_key ours, struct ddpi_tls_key theirs, const char *words)
 {
@@ -392,7 +392,7 @@ START_TEST(a_recorded_conversation_is_of_no_use)
 }
 END_TEST
 
-/* --- the end --- */
+/* ---- the end ---- */
 
 START_TEST(nobody_between_can_say_that_it_ends)
 {
@@ -425,7 +425,7 @@ START_TEST(what_does_not_fit_is_no_loss_of_sense)
 }
 END_TEST
 
-/* --- without memory --- */
+/* ---- without memory ---- */
 
 /* The client says @words, as soon as it can; up to the first call that fails, which is one of
  * *@ret_side. */
@@ -491,7 +491,7 @@ START_TEST(whichever_allocation_fails)
 }
 END_TEST
 
-/* --- who does not ask for it --- */
+/* ---- who does not ask for it ---- */
 
 static int find_ssl(struct dl_phdr_info *info, size_t size, void *ctx)
 {

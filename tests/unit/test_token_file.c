@@ -283,7 +283,7 @@ START_TEST(a_descriptor_may_be_read_by_several)
 }
 END_TEST
 
-/* --- making --- */
+/* ---- making ---- */
 
 static mode_t mode_of(const char *name)
 {

@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- the process ----------------------------------------------------------------------------- */
+/* ---- the process ---- */
 
 static uv_loop_t loop;
 static struct warm_process warm;
@@ -234,7 +234,7 @@ START_TEST(one_that_did_not_fork_is_replaced)
 }
 END_TEST
 
-/* ---- forks ----------------------------------------------------------------------------------- */
+/* ---- forks ---- */
 
 struct peer {
     int socket;

@@ -20,7 +20,7 @@ static const char changed[] =
     "has sent data that is not TLS with our key (was one of the two started without "
     "DDPRUN_TLS_RANKS, or is the connection changed on the way?)";
 
-/* --- the key --- */
+/* ---- the key ---- */
 
 static bool tls_find_key(void *ctx, const uint8_t *identity, size_t len,
                          uint8_t ret_secret[DDPI_TLS_KEY_SIZE])
@@ -48,7 +48,7 @@ static void make_key(const struct ddpi_seals *seals, bool connects, struct ddpi_
     ddpi_wipe(extracted, sizeof extracted);
 }
 
-/* --- bytes --- */
+/* ---- bytes ---- */
 
 static bool tls_would_block(int error)
 {
@@ -90,7 +90,7 @@ static void tls_pull(struct ddpi_data_tls *data, int fd, const char **ret_broken
     (void)tls_flush(data, fd, ret_broken);
 }
 
-/* --- for the edge --- */
+/* ---- for the edge ---- */
 
 ddp_status ddpi_data_tls_init(struct ddpi_data_tls *data, const struct ddpi_tls_engine *engine,
                               const struct ddpi_seals *seals, bool connects, int fd,

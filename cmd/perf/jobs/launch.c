@@ -22,7 +22,7 @@ extern char **environ;
 
 enum { MAX_WORDS = 12, RUN_LIMIT_MS = 20000, APPEAR_LIMIT_MS = 10000 };
 
-/* ---- running one command -------------------------------------------------- */
+/* ---- running one command ---- */
 
 static bool start_command(const char *const *words, int stdin_fd, pid_t *ret_pid)
 {
@@ -84,7 +84,7 @@ static double time_bare(uint32_t nproc)
     return good ? perf_now_us() - begin : -1;
 }
 
-/* ---- contenders ------------------------------------------------------------ */
+/* ---- contenders ---- */
 
 struct contender {
     const char *name;
@@ -190,7 +190,7 @@ static bool compare_launchers(struct perf *perf, struct ddp_error *err)
     return true;
 }
 
-/* ---- memory ---------------------------------------------------------------- */
+/* ---- memory ---- */
 
 struct weight {
     unsigned long agent_kib;
@@ -270,7 +270,7 @@ static bool show_growth(struct perf *perf, struct ddp_error *err)
     return true;
 }
 
-/* ---- the cost of starting ddprun ------------------------------------------- */
+/* ---- the cost of starting ddprun ---- */
 
 static bool show_version(struct perf *perf, struct ddp_error *err)
 {

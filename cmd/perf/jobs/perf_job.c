@@ -20,7 +20,7 @@
 
 enum { CLOSE_LIMIT_MS = 10000 };
 
-/* ---- launchers ------------------------------------------------------------------------------ */
+/* ---- launchers ---- */
 
 static _Noreturn void become_launcher(const char *const *words)
 {
@@ -80,7 +80,7 @@ bool perf_job_await(struct perf_job *job, uint32_t node, uint32_t limit_ms)
     return in_time;
 }
 
-/* ---- the board ------------------------------------------------------------------------------ */
+/* ---- the board ---- */
 
 void perf_job_clear(struct perf_job *job)
 {
@@ -129,7 +129,7 @@ uint32_t perf_job_left(const struct perf_job *job)
     return left;
 }
 
-/* ---- opening and closing -------------------------------------------------------------------- */
+/* ---- opening and closing ---- */
 
 static bool map_board(struct perf_job *job, struct ddp_error *err)
 {

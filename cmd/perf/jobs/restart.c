@@ -22,7 +22,7 @@ enum {
     SPINNERS = 4,
 };
 
-/* ---- jobs of ddprun ------------------------------------------------------------------------- */
+/* ---- jobs of ddprun ---- */
 
 /* A job and, for a job of several nodes, its store. */
 struct ours {
@@ -97,7 +97,7 @@ static bool measure_restart(struct ours *ours, double begin_us, uint32_t world,
            (perf_add(times, (double)at_us - begin_us) || !ddpi_error_nomem(err, sizeof(double)));
 }
 
-/* ---- cases ---------------------------------------------------------------------------------- */
+/* ---- cases ---- */
 
 /* Each run kills another worker. */
 static bool kill_workers(struct ours *ours, uint32_t nodes, struct perf_samples *times,
@@ -223,7 +223,7 @@ static bool run_cases(struct perf *perf, struct ddp_error *err)
     return done;
 }
 
-/* ---- processes left behind ------------------------------------------------------------------ */
+/* ---- processes left behind ---- */
 
 /* Kill the agent, and wait until no process is left. Returns the time; negative: some are left. */
 static double time_cleanup(struct perf_job *job)
@@ -274,7 +274,7 @@ static bool run_kills(struct perf *perf, struct ddp_error *err)
     return done;
 }
 
-/* ---- false alarms --------------------------------------------------------------------------- */
+/* ---- false alarms ---- */
 
 static void stop_spinning(struct perf_server *spinners)
 {

@@ -56,7 +56,7 @@ static bool send_all(const struct perf_conn *conn, const uint8_t *bytes, size_t 
     return true;
 }
 
-/* ---- playing ---------------------------------------------------------------- */
+/* ---- playing ---- */
 
 static const struct perf_script *script_of(const struct perf_play *play, size_t index)
 {
@@ -109,7 +109,7 @@ static void count_reply(struct perf_load *load, struct perf_conn *conn, uint64_t
         perf_histogram_add(play->latencies, now - load->stamps[slot]);
 }
 
-/* ---- receiving -------------------------------------------------------------- */
+/* ---- receiving ---- */
 
 /* Take all complete replies at the beginning of @bytes; *@ret_used is their length. */
 static bool take_replies(struct perf_load *load, struct perf_conn *conn, const uint8_t *bytes,
@@ -227,7 +227,7 @@ bool perf_load_await(struct perf_load *load, struct ddp_error *err)
     return pump(load, 0, err);
 }
 
-/* ---- connecting ------------------------------------------------------------- */
+/* ---- connecting ---- */
 
 static bool connect_one(struct perf_load *load, uint16_t port, struct ddp_error *err)
 {

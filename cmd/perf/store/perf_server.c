@@ -51,7 +51,7 @@ void perf_server_stop(struct perf_server *server)
     *server = (struct perf_server){0};
 }
 
-/* ---- ours ------------------------------------------------------------------- */
+/* ---- ours ---- */
 
 /* Read the port from "listening on HOST:PORT"; 0: the line did not come in time. */
 static uint16_t read_port(int fd)
@@ -121,7 +121,7 @@ bool perf_server_start_ours(const struct perf *perf, struct perf_server *ret, st
     return true;
 }
 
-/* ---- Redis ------------------------------------------------------------------ */
+/* ---- Redis ---- */
 
 static int bind_free(uint16_t *ret_port)
 {

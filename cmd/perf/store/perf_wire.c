@@ -15,7 +15,7 @@ enum {
     NUMBER_MAX = 9, /* digits of a length in a reply */
 };
 
-/* ---- native ---------------------------------------------------------------- */
+/* ---- native ---- */
 
 static bool native_put_greeting(struct ddpi_buf *out)
 {
@@ -75,7 +75,7 @@ const struct perf_wire perf_wire_native = {
     .reply_len = native_reply_len,
 };
 
-/* ---- RESP ------------------------------------------------------------------- */
+/* ---- RESP ---- */
 
 static bool put_text(struct ddpi_buf *out, const char *text)
 {
@@ -151,7 +151,7 @@ const struct perf_wire perf_wire_resp = {
     .reply_len = resp_reply_len,
 };
 
-/* ---- scripts ---------------------------------------------------------------- */
+/* ---- scripts ---- */
 
 bool perf_script_init(struct perf_script *script, const struct perf_wire *wire,
                       const struct perf_pattern *pattern, uint32_t count)

@@ -24,7 +24,7 @@
 
 enum { IDLE_MS = 10 };
 
-/* --- poking and waking --- */
+/* ---- poking and waking ---- */
 
 static void poke_leader(ddp_store *store)
 {
@@ -47,7 +47,7 @@ void ddpi_waiter_make_ready(struct waiter *waiter)
     pthread_cond_signal(&waiter->cond);
 }
 
-/* --- input and output --- */
+/* ---- input and output ---- */
 
 static bool is_connected(const ddp_store *store)
 {
@@ -116,7 +116,7 @@ static void send_output_or_lose(ddp_store *store, uint64_t now_ms)
         lose_link(store, &err, now_ms);
 }
 
-/* --- dialling --- */
+/* ---- dialling ---- */
 
 static void greet_server(ddp_store *store, uint64_t now_ms)
 {
@@ -178,7 +178,7 @@ static void follow_state(ddp_store *store)
         start_dial(store);
 }
 
-/* --- leading and following --- */
+/* ---- leading and following ---- */
 
 static int poll_unlocked(ddp_store *store, struct pollfd *fds, uint64_t until_ms)
 {
@@ -282,7 +282,7 @@ void ddpi_store_await(ddp_store *store, struct waiter *waiter, uint64_t until_ms
     wake_a_leader(store);
 }
 
-/* --- requests --- */
+/* ---- requests ---- */
 
 void ddpi_store_read_if_idle(ddp_store *store, uint64_t now_ms)
 {

@@ -66,7 +66,7 @@ void ddpi_client_start(struct ddpi_client *client, uint64_t now_ms)
     start_dialing(client, now_ms);
 }
 
-/* --- answers --- */
+/* ---- answers ---- */
 
 /* The request leaves the core before its owner is told, which may submit it again at once. */
 static void answer_request(struct ddpi_client *client, struct ddpi_client_request *request,
@@ -98,7 +98,7 @@ static void fail_requests(struct ddpi_client *client, struct ddpi_list *requests
         fail_request(client, ddpi_request_of(requests->next), err);
 }
 
-/* --- output --- */
+/* ---- output ---- */
 
 void ddpi_client_urge(struct ddpi_client *client, struct ddpi_client_request *request,
                       uint32_t timeout_ms, uint64_t now_ms)
@@ -183,7 +183,7 @@ void ddpi_client_cancel(struct ddpi_client *client, struct ddpi_client_request *
     fail_request(client, request, &err);
 }
 
-/* --- losing the connection --- */
+/* ---- losing the connection ---- */
 
 static uint64_t backoff_max(const struct ddpi_client *client)
 {
@@ -302,7 +302,7 @@ void ddpi_client_why(const struct ddpi_client *client, struct ddp_error *err)
         ddpi_error_set(err, client->why.status, "%s", client->why.msg);
 }
 
-/* --- input --- */
+/* ---- input ---- */
 
 static ddp_status start_tls(struct ddpi_client *client, const struct ddpi_greet_terms *terms,
                             struct ddp_error *err)
@@ -444,7 +444,7 @@ void ddpi_client_received(struct ddpi_client *client, size_t len, uint64_t now_m
         ddpi_client_lost(client, &tls_err, now_ms);
 }
 
-/* --- time --- */
+/* ---- time ---- */
 
 static bool is_connecting(const struct ddpi_client *client)
 {

@@ -21,7 +21,7 @@ _Static_assert((int)DDP_STORE_IF_VERSION == (int)DDPI_IF_VERSION &&
 
 enum { CONNECT_DEFAULT_MS = 10000 };
 
-/* --- options --- */
+/* ---- options ---- */
 
 static ddp_status check_options(const struct ddp_store_options *options,
                                 struct ddpi_endpoints *ret_addresses, struct ddp_error *err)
@@ -82,7 +82,7 @@ void ddpi_target_finish(struct ddpi_target *target)
     target->prefix = NULL;
 }
 
-/* --- requests --- */
+/* ---- requests ---- */
 
 ddp_status ddpi_target_key(const struct ddpi_target *target, const struct ddpi_welcome *limits,
                            const char *key, char **ret, struct ddpi_bytes *ret_bytes,
@@ -201,7 +201,7 @@ ddp_status ddpi_target_pack_clauses(const struct ddpi_target *target,
     return status;
 }
 
-/* --- answers and events --- */
+/* ---- answers and events ---- */
 
 /* The server quotes keys with the prefix, which the caller has not written. */
 static void drop_prefix(const struct ddpi_target *target, char *text)

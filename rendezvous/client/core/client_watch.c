@@ -74,7 +74,7 @@ void ddpi_client_watch_started(struct ddpi_client_watches *watches,
     watch->reported = from != 0 ? from - 1 : reply->version;
 }
 
-/* --- resuming --- */
+/* ---- resuming ---- */
 
 static bool request_again(struct ddpi_client_watches *watches,
                           const struct ddpi_client_watch *watch)

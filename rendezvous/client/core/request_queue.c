@@ -25,7 +25,7 @@ struct ddpi_client_request *ddpi_request_of(struct ddpi_list *node)
     return ddpi_container_of(node, struct ddpi_client_request, of_queue);
 }
 
-/* --- queueing --- */
+/* ---- queueing ---- */
 
 static void set_id_and_deadline(struct ddpi_request_queue *queue,
                                 struct ddpi_client_request *request, uint32_t timeout_ms,
@@ -54,7 +54,7 @@ void ddpi_request_queue_prepend(struct ddpi_request_queue *queue,
     ddpi_list_append(queue->queued.next, &request->of_queue); /* before the first one */
 }
 
-/* --- writing --- */
+/* ---- writing ---- */
 
 static bool write_frame(struct ddpi_request_queue *queue, const struct ddpi_message *message)
 {
@@ -86,7 +86,7 @@ struct ddpi_client_request *ddpi_request_queue_write(struct ddpi_request_queue *
     return NULL;
 }
 
-/* --- answers and deadlines --- */
+/* ---- answers and deadlines ---- */
 
 struct ddpi_client_request *ddpi_request_queue_find(const struct ddpi_request_queue *queue,
                                                     uint64_t id)
@@ -131,7 +131,7 @@ void ddpi_request_queue_expire(struct ddpi_request_queue *queue, struct ddpi_lis
     move_expired(queue, &queue->pending, silent, now_ms);
 }
 
-/* --- losing the connection --- */
+/* ---- losing the connection ---- */
 
 /* The operation may be executed twice without harm. */
 static bool is_repeatable(enum ddpi_op op)

@@ -18,7 +18,7 @@ static uint64_t monotonic_ms(void)
     return ddpi_now_ms(&ddpi_clock_monotonic);
 }
 
-/* --- hooks of the client --- */
+/* ---- hooks of the client ---- */
 
 static void on_store_state(void *data, ddp_store_uv *store, enum ddp_store_uv_state state,
                            const char *why)
@@ -59,7 +59,7 @@ static void on_session_ended(void *data, ddp_store_uv *store,
                    "was restarted without its state");
 }
 
-/* --- leaving --- */
+/* ---- leaving ---- */
 
 static void report_left(ddp_round *round)
 {
@@ -136,7 +136,7 @@ void ddp_round_leave(ddp_round *round, uint32_t timeout_ms, void (*left)(void *d
                    joined ? on_publication_read : on_round_left);
 }
 
-/* --- public functions --- */
+/* ---- public functions ---- */
 
 static ddp_status check_round_hooks(const struct ddp_round_hooks *hooks, struct ddp_error *err)
 {

@@ -50,7 +50,7 @@ static bool is_stale(const ddp_round *round, const struct ddp_store_result *resu
     return round->closing || result->request != asked;
 }
 
-/* --- losing the membership --- */
+/* ---- losing the membership ---- */
 
 void ddpi_round_forget(ddp_round *round)
 {
@@ -141,7 +141,7 @@ static void take_refusal(ddp_round *round, const char *why)
     lose_membership(round, why);
 }
 
-/* --- seats --- */
+/* ---- seats ---- */
 
 /* The host of the store, unless the seat names another. It stays during a generation, even if
  * another server has taken the store over. */
@@ -208,7 +208,7 @@ void ddpi_round_on_event(void *data, ddp_store_uv *store, const struct ddp_store
         read_seat(round);
 }
 
-/* --- publishing --- */
+/* ---- publishing ---- */
 
 static void take_set_reply(ddp_round *round, struct part *part,
                            const struct ddp_store_result *result)
@@ -308,7 +308,7 @@ static ddp_status send_due(ddp_round *round, struct ddp_error *err)
     return status;
 }
 
-/* --- joining --- */
+/* ---- joining ---- */
 
 static void on_watched(void *data, const struct ddp_store_result *result)
 {

@@ -136,7 +136,7 @@ void ddpi_uv_keep_alive_done(ddp_store_uv *store, struct kept_session *kept, ddp
         ddpi_uv_kept_destroy(kept);
 }
 
-/* --- sending --- */
+/* ---- sending ---- */
 
 /* A reply that takes longer than half the lease comes too late for another attempt. */
 static uint32_t keep_alive_timeout_ms(const struct kept_session *kept)

@@ -37,7 +37,7 @@ static void lose_connection(ddp_store_uv *store, int uv_err, const char *what)
     ddpi_client_lost(&store->core, &err, ddpi_uv_now());
 }
 
-/* --- looking up the name --- */
+/* ---- looking up the name ---- */
 
 static void on_resolved(uv_getaddrinfo_t *resolve, int uv_err, struct addrinfo *infos)
 {
@@ -90,7 +90,7 @@ void ddpi_uv_leave_lookup(ddp_store_uv *store)
     ddpi_sm_move(&store->link, UV_LINK_NONE);
 }
 
-/* --- reading and closing --- */
+/* ---- reading and closing ---- */
 
 static void on_socket_closed(uv_handle_t *handle)
 {
@@ -141,7 +141,7 @@ static void on_socket_written(uv_write_t *write, int uv_err)
     store->settle(store);
 }
 
-/* --- connecting --- */
+/* ---- connecting ---- */
 
 /* See dial.c: a connection to a port without a listener may reach itself. */
 static bool reached_itself(const ddp_store_uv *store)
@@ -212,7 +212,7 @@ static void connect_next(ddp_store_uv *store, uint64_t now_ms)
     }
 }
 
-/* --- writing --- */
+/* ---- writing ---- */
 
 void ddpi_uv_send_output(ddp_store_uv *store, uint64_t now_ms)
 {
@@ -241,7 +241,7 @@ void ddpi_uv_send_output(ddp_store_uv *store, uint64_t now_ms)
         lose_connection(store, uv_err, "sending");
 }
 
-/* --- following the core --- */
+/* ---- following the core ---- */
 
 /* The core wants a connection and there is none: one step towards it. */
 static void dial_step(ddp_store_uv *store, uint64_t now_ms)

@@ -37,7 +37,7 @@ static void call_later(ddp_store_uv *store, uint64_t now_ms)
     due(store->later_data);
 }
 
-/* --- ending --- */
+/* ---- ending ---- */
 
 static void free_if_closed(ddp_store_uv *store)
 {
@@ -109,7 +109,7 @@ void ddp_store_uv_close(ddp_store_uv *store, void (*closed)(void *data), void *d
     store->closing = true;
 }
 
-/* --- each turn --- */
+/* ---- each turn ---- */
 
 static void report_state(ddp_store_uv *store)
 {
@@ -170,7 +170,7 @@ static void settle_handle(ddp_store_uv *store)
         set_timer(store);
 }
 
-/* --- opening --- */
+/* ---- opening ---- */
 
 static ddp_status on_core_event(void *ctx, struct ddpi_client_watch *watch,
                                 const struct ddpi_message *message, struct ddp_error *err)

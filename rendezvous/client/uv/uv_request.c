@@ -50,7 +50,7 @@ static void destroy_request(struct uv_request *asked)
     ddpi_free(asked);
 }
 
-/* --- submitting --- */
+/* ---- submitting ---- */
 
 static ddp_status check_request(const struct ddp_store_request *given, struct ddp_error *err)
 {
@@ -201,7 +201,7 @@ ddp_status ddp_store_uv_submit(ddp_store_uv *store, const struct ddp_store_reque
     return DDP_OK;
 }
 
-/* --- canceling --- */
+/* ---- canceling ---- */
 
 static struct uv_request *find_request(struct ddpi_list *requests, uint64_t id)
 {
@@ -243,7 +243,7 @@ void ddpi_uv_cancel_marked(ddp_store_uv *store)
     cancel_marked_of(store, &store->core.requests.pending);
 }
 
-/* --- answers --- */
+/* ---- answers ---- */
 
 static ddp_status take_opened_session(ddp_store_uv *store, struct uv_request *asked,
                                       const struct ddpi_message *reply, struct ddp_error *err)

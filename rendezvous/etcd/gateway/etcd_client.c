@@ -46,7 +46,7 @@ uint64_t ddpi_etcd_now_ms(void)
     return ddpi_now_ms(&ddpi_clock_boottime);
 }
 
-/* --- the end of a call --- */
+/* ---- the end of a call ---- */
 
 static void end_call(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
 {
@@ -71,7 +71,7 @@ static void fail_call(struct ddpi_etcd_call *call, ddp_status status, const char
                        .status = status, .err = &err, .begun_ms = call->begun_ms});
 }
 
-/* --- whether etcd answers --- */
+/* ---- whether etcd answers ---- */
 
 static void tell_away(const struct ddpi_etcd_call *call, const char *reason)
 {
@@ -89,7 +89,7 @@ static void tell_back(struct ddpi_etcd_client *client)
     client->away = false;
 }
 
-/* --- tries --- */
+/* ---- tries ---- */
 
 static void try_member(struct ddpi_etcd_call *call);
 
@@ -147,7 +147,7 @@ static void try_next(struct ddpi_etcd_call *call, const char *reason)
         fail_call(call, DDP_E_NOMEM, "out of memory");
 }
 
-/* --- users --- */
+/* ---- users ---- */
 
 static void on_logged_in(struct ddpi_etcd_call *login, const struct ddpi_etcd_outcome *outcome)
 {
@@ -215,7 +215,7 @@ static bool renew_token(struct ddpi_etcd_call *call)
     return true;
 }
 
-/* --- answers --- */
+/* ---- answers ---- */
 
 /* Whether every member would give this answer. All else is of a member that stops, starts or has
  * lost the others, with codes that differ between versions: another one may answer better. */
@@ -285,7 +285,7 @@ static void on_exchanged(struct ddpi_etcd_exchange *exchange, long http_status, 
     ddpi_etcd_reply_finish(&reply);
 }
 
-/* --- requests --- */
+/* ---- requests ---- */
 
 static void try_member(struct ddpi_etcd_call *call)
 {
@@ -349,7 +349,7 @@ const struct ddpi_etcd_times *ddpi_etcd_client_times(const struct ddpi_etcd_clie
     return &client->times;
 }
 
-/* --- life --- */
+/* ---- life ---- */
 
 ddp_status ddpi_etcd_client_create(uv_loop_t *loop, const struct ddpi_etcd_client_options *options,
                                    struct ddpi_etcd_client **ret, struct ddp_error *err)

@@ -12,7 +12,7 @@
 
 enum { KV_MAX = 64 * 1024 * 1024 }; /* bytes of a key or a value; etcd allows 1.5 MiB */
 
-/* --- base64 --- */
+/* ---- base64 ---- */
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -84,7 +84,7 @@ bool ddpi_base64_get(const char *text, size_t len, struct ddpi_buf *ret)
     return true;
 }
 
-/* --- requests --- */
+/* ---- requests ---- */
 
 bool ddpi_etcd_put_text(struct ddpi_buf *buf, const char *text)
 {
@@ -166,7 +166,7 @@ bool ddpi_etcd_prefix_end(struct ddpi_bytes prefix, struct ddpi_buf *ret)
            ddpi_buf_put_u8(ret, (uint8_t)(bytes[prefix.len - 1] + 1));
 }
 
-/* --- numbers --- */
+/* ---- numbers ---- */
 
 static bool parse_digits(const char *text, size_t len, uint64_t *ret)
 {
@@ -197,7 +197,7 @@ ddp_status ddpi_etcd_get_number(const json_t *object, const char *name, uint64_t
                           name);
 }
 
-/* --- answers --- */
+/* ---- answers ---- */
 
 static const json_t *first_of(const json_t *object, const char *const names[], size_t count)
 {

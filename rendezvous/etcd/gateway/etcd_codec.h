@@ -28,7 +28,7 @@ enum ddpi_etcd_code {
     DDPI_ETCD_TOKEN = 16, /* the token of a user is not valid any more */
 };
 
-/* ---- requests: all return false, with @buf useless, if its limit or memory does not suffice -- */
+/* ---- requests: false, with @buf useless, if its limit or memory does not suffice ---- */
 
 bool ddpi_etcd_put_text(struct ddpi_buf *buf, const char *text);
 /* "name":"base64 of @bytes" */
@@ -64,7 +64,7 @@ bool ddpi_etcd_put_compare_value(struct ddpi_buf *buf, struct ddpi_bytes key,
  * with its last byte raised by one. */
 bool ddpi_etcd_prefix_end(struct ddpi_bytes prefix, struct ddpi_buf *ret);
 
-/* ---- answers --------------------------------------------------------------------------------- */
+/* ---- answers ---- */
 
 struct ddpi_etcd_reply {
     json_t *root; /* what a stream wraps in "result" is taken out */

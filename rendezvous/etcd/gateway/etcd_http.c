@@ -32,7 +32,7 @@ struct etcd_socket {
     curl_socket_t fd;
 };
 
-/* --- the end --- */
+/* ---- the end ---- */
 
 static void http_maybe_closed(struct ddpi_etcd_http *http)
 {
@@ -53,7 +53,7 @@ static void on_socket_closed(uv_handle_t *handle)
     http_maybe_closed(http);
 }
 
-/* --- exchanges that have ended --- */
+/* ---- exchanges that have ended ---- */
 
 static const char *explain_failure(const struct ddpi_etcd_http *http,
                                    const struct ddpi_etcd_exchange *exchange, CURLcode code)
@@ -101,7 +101,7 @@ static void take_all_ended(struct ddpi_etcd_http *http)
             take_ended(http, message->easy_handle, message->data.result);
 }
 
-/* --- the loop --- */
+/* ---- the loop ---- */
 
 /* libuv does not say which error a socket has; libcurl does, once it has tried to use it. */
 static void on_ready(uv_poll_t *poll, int status, int events)
@@ -172,7 +172,7 @@ static int on_timeout(CURLM *multi, long timeout_ms, void *ctx)
     return 0;
 }
 
-/* --- exchanges --- */
+/* ---- exchanges ---- */
 
 static size_t on_answer(char *bytes, size_t size, size_t count, void *ctx)
 {
@@ -293,7 +293,7 @@ void ddpi_etcd_exchange_drop(struct ddpi_etcd_http *http, struct ddpi_etcd_excha
     ddpi_etcd_exchange_init(exchange);
 }
 
-/* --- life --- */
+/* ---- life ---- */
 
 ddp_status ddpi_etcd_http_create(uv_loop_t *loop, const struct ddpi_etcd_files *files,
                                  struct ddpi_etcd_http **ret, struct ddp_error *err)

@@ -89,7 +89,7 @@ void ddpi_conn_end(struct ddpi_conn *conn, const char *why)
     ddpi_conn_close_handles(conn);
 }
 
-/* --- lingering --- */
+/* ---- lingering ---- */
 
 static void drop_input(struct ddpi_conn *conn)
 {
@@ -153,7 +153,7 @@ void ddpi_conn_deny(struct ddpi_conn *conn, const char *why)
     ddpi_conn_update_deadline(conn, false);
 }
 
-/* --- deadlines --- */
+/* ---- deadlines ---- */
 
 static void on_deadline(uv_timer_t *timer)
 {

@@ -6,7 +6,7 @@
 #include "conn_impl.h"
 #include "mem.h"
 
-/* --- what may leave --- */
+/* ---- what may leave ---- */
 
 void ddpi_conn_put_free(struct ddpi_conn *conn, size_t before)
 {
@@ -35,7 +35,7 @@ static bool is_renewal(const struct ddpi_message *reply)
            (reply->op == DDPI_OP_SESSION_KEEP || reply->op == DDPI_OP_SESSION_HOLD);
 }
 
-/* --- writing --- */
+/* ---- writing ---- */
 
 static void on_output_written(uv_write_t *write, int uv_err)
 {

@@ -168,7 +168,7 @@ static bool serve_buffered(struct ddpi_conn *conn)
     return used > 0;
 }
 
-/* --- TLS --- */
+/* ---- TLS ---- */
 
 static bool find_tls_key(void *ctx, const uint8_t *name, size_t len,
                          uint8_t ret_secret[DDPI_TLS_KEY_SIZE])
@@ -241,7 +241,7 @@ static bool serve_tls(struct ddpi_conn *conn)
     return conn->tls != NULL && ddpi_conn_serving(conn) && serve_buffered(conn);
 }
 
-/* --- reading --- */
+/* ---- reading ---- */
 
 static void keep_rest(struct ddpi_conn *conn, const uint8_t *bytes, size_t len)
 {

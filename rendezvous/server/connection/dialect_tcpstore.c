@@ -215,7 +215,7 @@ static ddp_status tcpstore_next(struct ddpi_session *session, const uint8_t *byt
     return finish_request(row, bytes, whole, out, step, err);
 }
 
-/* --- replies --- */
+/* ---- replies ---- */
 
 static bool put_string(struct ddpi_buf *out, struct ddpi_bytes string)
 {
