@@ -316,8 +316,8 @@ static void watch_signals(struct daemon *daemon)
 /* ---- the start ---- */
 
 /* By default malloc raises its mmap threshold, up to 32 MiB, when large blocks are freed. Then
- * output that clients do not read grows by copies, and freed memory is not returned to the system.
- */
+ * output that clients do not read grows by copies, and freed memory is not returned to the
+ * system. */
 static void keep_heap_small(void)
 {
     mallopt(M_MMAP_THRESHOLD, LARGE_BLOCK);

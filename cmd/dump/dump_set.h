@@ -19,8 +19,8 @@ struct dump_set {
 void dump_set_finish(struct dump_set *set);
 
 /* Take the answer of a rank. It replaces an earlier one of that rank; one of an earlier generation
- * than others is dropped, one of a later generation replaces all. DDP_E_PROTOCOL: it is no answer.
- */
+ * than others is dropped, one of a later generation replaces all. DDP_E_PROTOCOL: it is no
+ * answer. */
 DDP_MUST_CHECK ddp_status dump_set_take(struct dump_set *set, const void *answer, size_t len,
                                         struct ddp_error *err);
 

@@ -1,9 +1,9 @@
 /*
  * host_list.h - the hosts of a job, as command lines and files of other launchers list them. Pure.
  *
- *   HOST[:SLOTS],...                  horovodrun's and mpirun's -H; n[01-04]:8 is four hosts
- *   HOST slots=N   HOST:N   HOST      lines of their host files and DeepSpeed's; '#' begins a
- * remark HOST[:SLOT,...][@HOST...]         DeepSpeed's --include and --exclude
+ *   HOST[:SLOTS],...                horovodrun's and mpirun's -H; n[01-04]:8 is four hosts
+ *   HOST slots=N   HOST:N   HOST    lines of their host files and DeepSpeed's; '#' begins a remark
+ *   HOST[:SLOT,...][@HOST...]       DeepSpeed's --include and --exclude
  *
  * HOST may be USER@HOST, and [ADDRESS] if it has colons. Slots are workers.
  */

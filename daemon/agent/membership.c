@@ -38,8 +38,8 @@ static uint64_t fence_at(const struct member *member, uint32_t before_ms)
 }
 
 /* The guard acts between the member's own deadline and the end of the lease: by then this process
- * must have been stopped itself. Workers act last: by then the guard must have been stopped, too.
- */
+ * must have been stopped itself. Workers act last: by then the guard must have been stopped,
+ * too. */
 static void keep_fence(struct membership *membership)
 {
     const struct member *member = &membership->member;

@@ -10,8 +10,8 @@
 #include <stddef.h>
 
 /* A worker's place in the job: the configuration that all workers of this node share, the seat of
- * this node in the current generation, and what belongs to this worker. All pointers are borrowed.
- */
+ * this node in the current generation, and what belongs to this worker. All pointers are
+ * borrowed. */
 struct worker_place {
     const struct agent_config *config;
     const struct ddp_round_seat *seat;

@@ -69,8 +69,7 @@ DDP_MUST_CHECK ddp_status worker_proc_started(struct worker_proc *worker, uv_loo
 
 /* Send @sig to the worker if it runs. stop() moves it to STOPPING, or to KILLING for SIGKILL, lets
  * stopped processes go on, and sends SIGTERM to the group when the main program has ended; signal()
- * leaves the state as it is.
- */
+ * leaves the state as it is. */
 void worker_proc_stop(struct worker_proc *worker, int sig, enum signal_scope scope);
 void worker_proc_signal(const struct worker_proc *worker, int sig, enum signal_scope scope);
 

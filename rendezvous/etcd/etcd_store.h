@@ -52,8 +52,7 @@ ddp_status ddpi_etcd_store_open(uv_loop_t *loop, const struct ddpi_etcd_store_op
 
 /* Calls back no more. Gives up the lease, if etcd answers within half a second, so that another
  * process need not wait for its end: the caller must serve nobody any more. Then the loop frees
- * all.
- */
+ * all. */
 void ddpi_etcd_store_close(struct ddpi_etcd_store *store);
 
 #endif

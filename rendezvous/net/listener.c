@@ -6,7 +6,7 @@
  *
  * Possible failure modes are:
  *   - no file descriptor is left: the reserve is closed for a moment to accept a connection and
- * close it, since one that stays in the backlog would keep waking the loop;
+ *     close it, since one that stays in the backlog would keep waking the loop;
  *   - the system has no memory for another connection: accepting pauses for PAUSE_MS.
  */
 #include "listener.h"

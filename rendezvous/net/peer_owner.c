@@ -2,9 +2,9 @@
  * peer_owner.c - asks the kernel for the owners of sockets. Owns a netlink socket.
  *
  * Possible failure modes are:
- *   - no answer about the peer: if there is one about our own end of the connection, the peer's end
- * is not on this machine; otherwise socket diagnosis does not work, and the table is read from then
- * on;
+ *   - no answer about the peer: if there is one about our own end of the connection, the peer's
+ *     end is not on this machine; otherwise socket diagnosis does not work, and the table is read
+ *     from then on;
  *   - no descriptor or memory for the request: the owner of this peer is unknown;
  *   - the table changes while it is read, so that a line is missed: it is read again, a few times.
  */

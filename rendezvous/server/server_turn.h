@@ -26,8 +26,7 @@ void ddpi_server_commit(struct ddpi_server *server);
 bool ddpi_server_is_behind(const struct ddpi_server *server, size_t size);
 
 /* Whether all replies may leave: no commit is under way, and the sink has its right to the
- * contents.
- */
+ * contents. */
 bool ddpi_server_may_answer_all(const struct ddpi_server *server);
 
 /* Commit, and send all replies that may leave. */

@@ -8,7 +8,7 @@
  * Possible failure modes are:
  *   - a statement or the commit fails (the disk is full, say): the first failure is kept, the
  *     commit returns it, and the transaction is rolled back. The file then holds the state of the
- * last commit, and no later change was acknowledged;
+ *     last commit, and no later change was acknowledged;
  *   - the process dies: the same.
  */
 #include "sqlite_sink.h"

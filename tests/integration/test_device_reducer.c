@@ -55,8 +55,8 @@ static const struct plan {
 enum { PLANS = sizeof plans / sizeof *plans };
 
 /* How often a rank marks a gradient in a step. Of SOME, parameter 3 is not used at all, parameter 1
- * by rank 0 in every other step. Of GRAPH, parameter 2 is used twice, parameter 4 by rank 0 only.
- */
+ * by rank 0 in every other step. Of GRAPH, parameter 2 is used twice, parameter 4 by rank 0
+ * only. */
 static unsigned marks_of(enum usage usage, uint32_t rank, size_t step, size_t p)
 {
     if (usage == SOME)

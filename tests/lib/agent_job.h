@@ -39,8 +39,7 @@ void agent_job_clean_up(void);
 
 /* A job of @nproc workers that run @script; the test may change job.config before it starts.
  * Scripts signal the test and each other through "$FIFO". "sleep & wait" lets a shell run its trap
- * at once.
- */
+ * at once. */
 void agent_job_configure(uint32_t nproc, const char *script);
 
 /* Start it; run it until it is done; both. It ends with @exit_code. */

@@ -386,8 +386,7 @@ END_TEST
 
 /* Greetings that nobody expects: of no rank of this world, of ourselves, for another, for nothing
  * that there is, in the way that the cards do not say, of somebody who is not before us in the
- * ring.
- */
+ * ring. */
 START_TEST(who_is_not_expected_is_turned_away)
 {
     open_ranks(_i);

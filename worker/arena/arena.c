@@ -380,8 +380,8 @@ static bool counts_arrivals(const struct ddpi_arena *arena)
  * a rank that looks at the line takes it away, and so each store that comes late waits for it.
  *
  * The count comes before the line. A rank that dies between the two is counted, and all go on. If
- * the line came first, the count would wait for the rank, and its line would say that it is here.
- */
+ * the line came first, the count would wait for the rank, and its line would say that it is
+ * here. */
 void ddpi_arena_arrive(struct ddpi_arena *arena, uint64_t round)
 {
     struct arrival *arrival = &arena->shared->lines[arena->rank].arrivals[round % HALVES];

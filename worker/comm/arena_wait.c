@@ -101,8 +101,7 @@ ddp_status ddpi_arena_check_ring(struct ddp_comm *comm, const struct ddpi_call *
 
 /* Where all ranks are in the arena, a neighbour matters that sends over the ring, as no rank goes
  * on to another operation before this one has its part of the current one. And one that is gone, if
- * this rank needs something from it.
- */
+ * this rank needs something from it. */
 static ddp_status check_neighbours(struct ddp_comm *comm, const struct ddpi_wait *wait,
                                    const struct ddpi_arena_op *op)
 {

@@ -31,8 +31,7 @@ enum ddpi_notice {
     /* While ranks join (gathering.h): */
     DDPI_NOTICE_CARD,   /* the card of rank @tag; its slot (peer_card.h) is in place of the text */
     DDPI_NOTICE_STANDS, /* both ring edges of this rank exist */
-    DDPI_NOTICE_GO, /* the ring edges of all ranks exist; @tag: the number of ranks on this machine
-                     */
+    DDPI_NOTICE_GO,     /* the ring edges of all ranks exist; @tag: how many are on this machine */
 
     /* While survivors find each other (groups/shrink.c), besides CARD, STANDS and GO: */
     DDPI_NOTICE_PLACE, /* @tag: the receiver's rank in the new communicator; @status: its size */

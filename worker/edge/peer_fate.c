@@ -132,8 +132,8 @@ static void probe_go_on(struct ddpi_probe *probe, bool reset, int epoll)
 /* Packets that reach a listener while it is being closed may be lost: the first packet of a
  * connection, which the kernel repeats only after a second, or the reset of one that was just
  * accepted. So connect again, but only @late, as the answer may be on its way; or send a byte,
- * which provokes a reset if no process has the connection; a living rank drops it as a stranger's.
- */
+ * which provokes a reset if no process has the connection; a living rank drops it as a
+ * stranger's. */
 static void probe_again(struct ddpi_probe *probes, size_t count, bool late, int epoll)
 {
     for (size_t i = 0; i < count; i++) {

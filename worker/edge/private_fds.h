@@ -19,8 +19,8 @@ void ddpi_private_begin(void);
 void ddpi_private_end(void);
 
 /* Between them: have children close @fd. Returns @fd. A negative @fd is returned as it is, with
- * errno unchanged. -1 with ENOMEM: @fd is closed. The caller may close it without telling anyone.
- */
+ * errno unchanged. -1 with ENOMEM: @fd is closed. The caller may close it without telling
+ * anyone. */
 int ddpi_private_add(int fd);
 
 /* The same; false: out of memory, and @fd stays open. */

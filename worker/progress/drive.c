@@ -201,8 +201,7 @@ static void fail_list(struct ddp_comm *comm, struct ddpi_list *list)
 }
 
 /* The communicator has failed, and so have all its runs, unless they only have to take what is
- * here.
- */
+ * here. */
 static void fail_runs(struct ddp_comm *comm)
 {
     take_incoming(&comm->runs);

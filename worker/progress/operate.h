@@ -30,8 +30,8 @@ ddp_status ddpi_operate_submit(struct ddp_comm *comm, struct ddpi_memory *memory
                                struct ddpi_run *run, void *stream, struct ddp_error *err);
 
 /* Set *@ret_type to what memory @address is of, asked on behalf of @comm; any thread, and nothing
- * is carried out. DDP_E_INVALID: memory that no operation can use; the sentence begins with @what.
- */
+ * is carried out. DDP_E_INVALID: memory that no operation can use; the sentence begins with
+ * @what. */
 ddp_status ddpi_operate_find(struct ddp_comm *comm, const void *address, const char *what,
                              const struct ddpi_memory_type **ret_type, struct ddp_error *err);
 

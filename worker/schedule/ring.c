@@ -10,8 +10,7 @@ static uint32_t rank_minus(const struct ddpi_ring *ring, uint32_t back)
 }
 
 /* Rank r begins by sending chunk r - @start. At each step it receives the chunk before the one that
- * it sends, and adds its own to it; after N - 1 steps it holds the finished chunk r - @start + 1.
- */
+ * it sends, and adds its own to it; after N - 1 steps it holds chunk r - @start + 1, finished. */
 static struct ddpi_ring_step scatter_reduce_step(const struct ddpi_ring *ring, uint32_t step,
                                                  uint32_t start)
 {

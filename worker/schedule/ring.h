@@ -2,8 +2,8 @@
  * ring.h - ring schedules: which chunk a rank sends to the next rank and receives from the previous
  * one at each step. Pure arithmetic.
  *
- * In every schedule the chunk that a rank sends at step s > 0 is the one that it received at step s
- * - 1. So bytes may be forwarded as soon as they arrive, and an engine needs no barrier between
+ * In every schedule the chunk that a rank sends at step s > 0 is the one that it received at step
+ * s - 1. So bytes may be forwarded as soon as they arrive, and an engine needs no barrier between
  * steps.
  */
 #ifndef DDPI_RING_H

@@ -7,7 +7,7 @@
  *
  * Possible failure modes are:
  *   - the name is unknown, no address accepts, the connection ends: the core learns that it is
- * lost, and wants another one later;
+ *     lost, and wants another one later;
  *   - an address is silent: the next one is tried;
  *   - the socket is still closing when the next one is wanted: that waits until it has closed.
  */

@@ -123,8 +123,8 @@ struct ddp_store_options {
 #define DDP_STORE_NO_RECONNECT 1u /* the handle ends with its first connection */
 /* Encrypt the connection: TLS 1.3 with a key made from the token, which is required. (A connection
  * to a loopback address is not encrypted without a token, or with DDP_STORE_AUTH_BEYOND_LOOPBACK.)
- * Loads OpenSSL 3; DDP_E_UNSUPPORTED if it is not installed, or this library was built without it.
- */
+ * Loads OpenSSL 3; DDP_E_UNSUPPORTED if it is not installed, or this library was built without
+ * it. */
 #define DDP_STORE_TLS 2u
 
 /**

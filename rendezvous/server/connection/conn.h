@@ -5,10 +5,11 @@
  *   GREETING   until the dialect's handshake is complete; at most handshake_ms
  *   OPEN       requests are served
  *   DENYING    the peer has failed to authenticate, and is told so after a random delay that does
- * not reveal what was wrong; nothing is read LINGERING  the last replies and the reason for closing
- * have been sent; input is dropped until the peer closes too, since closing with unread input would
- * discard what was sent; at most linger_ms CLOSING    the handles are being closed; then the hook
- * `closed`
+ *              not reveal what was wrong; nothing is read
+ *   LINGERING  the last replies and the reason for closing have been sent; input is dropped until
+ *              the peer closes too, since closing with unread input would discard what was sent;
+ *              at most linger_ms
+ *   CLOSING    the handles are being closed; then the hook `closed`
  */
 #ifndef DDPI_CONN_H
 #define DDPI_CONN_H

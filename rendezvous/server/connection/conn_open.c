@@ -8,13 +8,14 @@
  *
  * Possible failure modes are:
  *   - no dialect has the first byte, or the dialect refuses: the peer is told so if possible, and
- * the connection lingers, then closes;
+ *     the connection lingers, then closes;
  *   - the peer fails to authenticate, or a frame fails its integrity check: the same, after a
- * random delay;
+ *     random delay;
  *   - a handshake or a frame stays incomplete, or output is not read: a deadline ends the
- * connection;
+ *     connection;
  *   - the output limit is reached, or memory is short: it ends at once;
  *   - the peer closes or resets: it ends at once, with all its waiting requests.
+ *
  * None of them touches another connection, and a length that a peer announces is not allocated
  * before that many bytes have arrived.
  */

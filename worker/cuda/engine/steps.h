@@ -53,8 +53,8 @@ ddp_status ddpi_device_fail(struct ddpi_device *device, ddp_status status,
                             const struct ddp_error *err);
 
 /* Finite checks of the current operation: forget what was noted; where kernels note for @task that
- * an element is inf or NaN, NULL if it has no check; whether one was, by kernels that are complete.
- */
+ * an element is inf or NaN, NULL if it has no check; whether one was, by kernels that are
+ * complete. */
 void ddpi_finite_clear(const struct ddpi_device *device);
 bool *ddpi_finite_note(const struct ddpi_device *device, const struct ddpi_task *task);
 bool ddpi_finite_failed(const struct ddpi_device *device);

@@ -84,8 +84,8 @@ DDP_API ddp_status ddp_grid_find_group(const struct ddp_grid *grid, uint32_t ran
                                        struct ddp_grid_group *ret_group, struct ddp_error *err);
 
 /**
- * The rank in the grid of the @member-th rank of group @index along @axes: with member = 0 .. size
- * - 1 all ranks of a group, ascending.
+ * The rank in the grid of the @member-th rank of group @index along @axes: with member = 0 ..
+ * size - 1 all ranks of a group, ascending.
  *
  * DDP_E_INVALID: as above; there is no such group or member.
  */

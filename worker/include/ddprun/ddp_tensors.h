@@ -81,8 +81,8 @@ struct ddp_tensors_options {
      * [never]. */
     uint32_t stall_shutdown_ms;
     /* Called by the object's thread, on each rank that sets it; it must not block, so it calls
-     * neither ddp_tensors_wait() nor ddp_tensors_destroy(). The struct lasts as long as the call.
-     */
+     * neither ddp_tensors_wait() nor ddp_tensors_destroy(). The struct lasts as long as the
+     * call. */
     void (*on_stall)(void *ctx, const struct ddp_stalled_tensor *stalled);
     void *ctx;
     /* A Chrome trace of this rank's tensors is written to this file, a row for each name: the time
