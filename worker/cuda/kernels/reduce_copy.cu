@@ -7,7 +7,7 @@
  *
  * The number of inputs is read at run time. To keep the memory busy, each thread requests UNROLL
  * packs of up to GROUP inputs before it uses the first. Build with -fmad=false and without
- * fast-math: see the numeric rules in ddprun/comm.h.
+ * fast-math: see the numeric rules in ddprun/comm_types.h.
  */
 #include "kernels.h"
 

@@ -1,79 +1,33 @@
 /*
  * ddprun/comm.h - collectives between the ranks of a job.
  *
- * A communicator connects WORLD_SIZE processes in a ring. Ranks on one machine use shared memory,
- * others TCP. Every rank must call the same operations in the same order, with the same count, type
- * and reduction; a rank that does not gets DDP_E_MISMATCH.
+ * A communicator connects WORLD_SIZE processes. Every rank calls the same operations in the same
+ * order, with the same count, type and reduction; a rank that does not gets DDP_E_MISMATCH. This is
+ * the contract of all operations. libddpcomm(3) has the whole of it, device memory above all.
  *
- * Buffers: host memory or memory of a CUDA device. The library tells which from the address; it
- * must be the same kind for all buffers of a call, on all ranks. @count counts elements, not bytes.
- * It may be 0: then buffers are not looked at. A host buffer may have any alignment. Two buffers of
- * a call do not overlap, unless they lie as the function's comment says under "in place".
+ * Buffers: host memory, or memory of a CUDA device, the same for all buffers of a call on all
+ * ranks. The library tells which from the address. @count is a number of elements, not of bytes; if
+ * it is 0, buffers are not looked at. Two buffers of a call do not overlap, unless they lie as the
+ * function's comment says under "in place".
  *
- * Host memory: an operation returns when this rank's part is complete; @stream is NULL. It never
- * hangs: it fails when the communicator's timeout has passed. In the second half of the timeout, at
- * most for ten seconds, the ranks find out which of them does not answer, and the sentence names
- * that one. When a peer dies, every survivor gets an error that names the rank. Once a rank has
- * failed in an operation of all ranks, one that is still in it, or comes later, does not succeed
- * after it has heard of that; a rank for which the operation had ended gets the error from its next
- * call.
+ * Host memory: a call returns when this rank's part is complete; @stream is NULL. It never hangs:
+ * it fails when the communicator's timeout has passed, or a rank has died.
  *
- * Device memory: an operation is enqueued on @stream (a CUstream or cudaStream_t; NULL is the
- * legacy default stream), and the call returns. The operation begins when earlier work of that
- * stream is done, and later work of that stream waits for it. Until then the buffers belong to the
- * operation.
- *  - The first call decides in which device and context the communicator works: those of the
- *    buffers; for virtual memory, which has no context, the current one. The first collective that
- *    GPUs have kernels for blocks until all ranks make theirs.
- *  - Later calls block while 256 operations, or slices of them, are enqueued. Sometimes they block
- *    until all enqueued operations are done: when freed memory of other ranks has to be unmapped,
- *    in calls on host memory, and in calls with @count 0.
- *  - Operations run in the order of the calls, even on different streams. ddp_send() waits for the
- *    receiver, unless that is this rank. Buffers must be aligned to their elements.
- *  - If two ranks share a GPU, all collectives go through 16 MiB of pinned host memory, a slice of
- *    at most 4 MiB at a time, by the algorithms for host memory, and give the bits that these give.
- *    On any GPUs so do gather, scatter, all_to_all, parts of different sizes, lists of buffers, and
- *    reductions that GPUs have no kernel for (ddprun/comm_types.h). The call enqueues all of it,
- *    and the library's thread does not call the driver meanwhile, so the program may.
- *  - An operation waits in a few phases, each of which has the timeout; one that fails may take
- *    several.
- *  - If an operation fails after the call has returned, the stream goes on, and the output is
- *    undefined. Synchronize the stream, then call ddp_comm_check(). Until all survivors have called
- *    ddp_comm_destroy(), output buffers of the failed operation may still be written to.
- *  - DDP_E_INVALID: managed memory, memory of another device, freed memory, a stream that is being
- *    captured. An operation cannot be part of a CUDA graph.
- *  - ddp_comm_destroy() aborts enqueued operations: synchronize the stream first, and call it
- *    before cudaDeviceReset().
- *  - Calls that wait for the whole device, as cudaFree() and the loading of kernels, wait for
- *    enqueued operations and so for other ranks; and the driver blocks launches of all threads
- *    meanwhile. Where each rank has a GPU of its own, and for messages, the library's thread
- *    launches during an operation: there such a call may wait for ever. Load your kernels before
- *    the first operation, and free memory when the stream is synchronized.
- *  - A stream that waits for an operation occupies one of the hardware queues of the process: 8, or
- *    CUDA_DEVICE_MAX_CONNECTIONS, at most 32. Ranks that are threads of one process, and
- *    communicators that work at the same time, need one for each such stream and some to spare.
+ * Device memory: a call enqueues the operation on @stream (a CUstream or cudaStream_t; NULL is the
+ * legacy default stream) and returns. Until the stream has completed it, the buffers, which are
+ * aligned to their elements, belong to the operation. To find a later failure, synchronize the
+ * stream, then call ddp_comm_check(). DDP_E_INVALID: managed memory, memory of another device,
+ * freed memory, a stream that is being captured.
  *
  * Threads: any thread may use a communicator until it is destroyed, also several at once; their
  * operations run in the order in which the calls came, which must be the same on all ranks.
- * Different communicators are independent. Below ddprun the library has a thread of its own, with
- * all signals blocked. It only waits: the agent sees by its end that the process dies. On several
- * nodes it ends the process by SIGKILL before the ranks of this node are given away, if ddprun
- * itself was stopped (SIGSTOP) and cannot do that. Another thread for each communicator whose ranks
- * share memory waits for the death of other ranks. The first call on device memory starts a thread
- * for that communicator, which runs its operations.
- *
- * Children: a communicator belongs to the process that created it. In a forked child every call on
- * it returns DDP_E_INVALID, ddp_comm_abort() does nothing, and ddp_comm_destroy() only frees host
- * memory. The child's copies of the sockets are closed before fork() returns in it, so other ranks
- * see the death of the parent at once. A child of a raw clone() keeps its copies until it ends or
- * calls exec: ranks on the same machine still see the parent's death at once, ranks on other
- * machines only when that child has closed the sockets, or by the timeout. All descriptors are
- * close-on-exec. A rank that calls exec has left.
+ * Different communicators are independent. In a forked child every call returns DDP_E_INVALID, but
+ * ddp_comm_abort(), which does nothing, and ddp_comm_destroy(), which only frees host memory.
  *
  * Errors: DDP_E_INVALID has no effect, and the communicator stays usable. Every other error is
  * final: later calls return the same error, output buffers are undefined, and only
- * ddp_comm_destroy() is left to call. Besides the errors that its comment lists, any operation may
- * return DDP_E_PEER_DEAD  a rank has died or left; the sentence names the rank and the operation;
+ * ddp_comm_destroy() is left to call. Besides the errors in its comment, any operation may return
+ *   DDP_E_PEER_DEAD  a rank has died or left; the sentence names the rank and the operation;
  *   DDP_E_CLOSED     the connection to a rank has ended or broken, although the rank lives;
  *   DDP_E_TIMEOUT    the timeout has passed; the sentence names the rank that is to blame;
  *   DDP_E_ABORTED    ddp_comm_abort() was called here or on another rank;
@@ -185,17 +139,21 @@ DDP_API void ddp_drop_unique_id(const struct ddp_unique_id *id);
  * connected to their neighbours.
  *
  * On DDP_OK, *@ret_comm is a handle; free it with ddp_comm_destroy().
+ *
  * If a rank fails that rank 0 has accepted, all accepted ranks fail at once, with the same cause.
  * They may call again, and join the ranks that call then. A rank that rank 0 has not accepted yet
- * goes on waiting; with a unique id it fails, if rank 0 does not listen any more. DDP_E_INVALID: a
- * variable or option is malformed or missing; the sentence names it. DDP_E_UNREACHABLE: the store
- * does not answer. DDP_E_PEER_DEAD: a rank died after it had joined, or its TCP connection ended
- * without a message. DDP_E_CLOSED: the connection of a rank on this machine ended, and the rank
- * lives. DDP_E_TIMEOUT: names the ranks that did not join, or do not answer. DDP_E_MISMATCH: ranks
- * with different world sizes, or two processes with one rank. DDP_E_PROTOCOL: a rank uses another
- * version of this library. DDP_E_DENIED: rank 0 has another key, or another unique id.
- * DDP_E_SYSTEM, DDP_E_NOMEM: this rank, or another one that the sentence names, lacks a resource,
- * such as descriptors.
+ * goes on waiting; with a unique id it fails, if rank 0 does not listen any more. Errors:
+ *   DDP_E_INVALID      a variable or option is malformed or missing; the sentence names it;
+ *   DDP_E_UNREACHABLE  the store does not answer;
+ *   DDP_E_PEER_DEAD    a rank died after it had joined, or its TCP connection ended without a
+ *                      message;
+ *   DDP_E_CLOSED       the connection of a rank on this machine ended, and the rank lives;
+ *   DDP_E_TIMEOUT      the sentence names the ranks that did not join, or do not answer;
+ *   DDP_E_MISMATCH     ranks with different world sizes, or two processes with one rank;
+ *   DDP_E_PROTOCOL     a rank uses another version of this library;
+ *   DDP_E_DENIED       rank 0 has another key, or another unique id;
+ *   DDP_E_SYSTEM       this rank, or another one that the sentence names, lacks a resource, such as
+ *                      descriptors; DDP_E_NOMEM: memory.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_comm_init(const struct ddp_comm_options *options,
                                                 ddp_comm **ret_comm, struct ddp_error *err);
@@ -233,6 +191,7 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_comm_init_local(uint32_t ndev, const int *
  *
  * Between machines a message is taken when the kernel of the other rank has it, else when that rank
  * has read it.
+ *
  * Errors are those of an operation. DDP_E_TIMEOUT: the sentence names a rank that has not taken its
  * bytes. DDP_E_PEER_DEAD: a rank died, or left, before it had.
  */
@@ -277,11 +236,9 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_comm_set_timeout(ddp_comm *comm, uint32_t 
 /**
  * Reduce @count elements of @dtype over all ranks; every rank gets the result in @recv.
  *
- * @send and @recv hold @count elements each. In place, they are equal. With K bytes and N ranks,
- * each rank sends 2K(N-1)/N bytes by ring, rounded to whole elements, in a scatter-reduce and an
- * all-gather (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
- * workstations", 2009), and K(N-1) bytes by direct. Blocks until complete on host memory; enqueues
- * on device memory. Both buffers stay the caller's.
+ * @send and @recv hold @count elements each. In place, they are equal. Blocks until complete on
+ * host memory; enqueues on device memory. Both buffers stay the caller's.
+ * Ring is the algorithm of Patarasuk and Yuan (J. Parallel Distrib. Comput. 69, 2009).
  *
  * DDP_E_INVALID: @dtype or @op is unknown, a buffer is NULL or overlaps the other one, @count is
  * larger than any memory, or @stream is not NULL with host memory.
@@ -327,7 +284,7 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_all_reduce_many(ddp_comm *comm,
  * @send and, on @root, @recv hold @count elements each. In place, they are equal. On other ranks
  * @recv is not used and may be NULL. @send is not changed, unless it is @recv on @root. @root must
  * be the same on all ranks. Ring: a pipeline from the rank after the root round to the root; each
- * rank but the root sends the K bytes once. Direct: each rank sends K(N-1) bytes. Blocks until
+ * rank but the root sends the elements once. Direct: each rank sends them N - 1 times. Blocks until
  * complete on host memory; enqueues on device memory. Both buffers stay the caller's.
  *
  * DDP_E_INVALID: as ddp_all_reduce(), or @root does not exist.
@@ -341,8 +298,7 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_reduce(ddp_comm *comm, const void *send, v
  *
  * @root must be the same on all ranks. The data goes round the ring in a pipeline; each rank but
  * the one before the root sends it once. Blocks until complete on host memory; enqueues on device
- * memory.
- * @buffer stays the caller's.
+ * memory. @buffer stays the caller's.
  *
  * DDP_E_INVALID: @dtype is unknown, @buffer is NULL, @count is larger than any memory, @root does
  * not exist, or @stream is not NULL with host memory.

@@ -125,7 +125,7 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_run(ddp_comm *comm, const struct ddp_opera
 
 /**
  * Begin @operation and return at once, within microseconds. Not blocking, except on device memory,
- * as calls there may (ddprun/comm.h).
+ * as calls there may (libddpcomm(3)).
  *
  * @operation is not kept, but its buffers and arrays belong to it until it has ended. On DDP_OK,
  * *@ret_request is a handle: free it with ddp_request_free(); else it is NULL. DDP_E_INVALID as

@@ -73,7 +73,7 @@ typedef enum ddp_dtype {
  *
  * The GPU itself computes sum, average, min, max and product of float32, float64, float16,
  * bfloat16, int32 and int64, and sum and average of complex numbers. Other reductions of device
- * memory go through host memory (ddprun/comm.h).
+ * memory go through host memory (libddpcomm(3)).
  *
  * The types of 8 and 16 bits that are floats are computed in float32, and so is the division of an
  * average; the algorithm decides when they are rounded, to nearest even.

@@ -146,7 +146,7 @@ struct ddp_reducer_options {
     /* 1: data, buffers and gradients are memory of a GPU (view_memory too, which as_views needs
      * then), all of one context, and calls mean what they mean on host memory. GPUs
      * compute the sums of AVERAGE_AFTER and SUM in views; other reductions go through host memory
-     * (<ddprun/comm.h>). Zeros for unused gradients, and products, are enqueued on the stream of a
+     * (libddpcomm(3)). Zeros for unused gradients, and products, are enqueued on the stream of a
      * bucket (ddp_reducer_ready()). */
     uint32_t on_device;
     /* 1: gradients that are not ready at the end of a step count as zeros, and a parameter that no
