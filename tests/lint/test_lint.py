@@ -142,6 +142,19 @@ class LintTest(unittest.TestCase):
         self.write('base/copied.c', '/*', ' * good.c - what it is.', ' */')
         self.expect('opening', 'base/none.c:1', 'base/copied.c:2')
 
+    def test_comments(self):
+        self.write('base/orphan.h', '/* text', ' */', '/* text', ' * and text', ' */', 'int x; /* text', '        */',
+                   '/* text', ' * and text */', '/*', ' * text', ' */', '/**', ' * text', ' */')
+        self.write('base/ruler.c', '/* --- a --- */', '/* ---- a ----------- */', '    /*---- a ---- */', '/* ---- a ---- */',
+                   '/* --flag: is one of a program */', '/* a -- b */')
+        self.write('base/list.c', '/*', ' * Text:', ' *   - an item, which', ' * was folded;', ' *   - an item;', ' * Text.', ' *',
+                   ' *   1. a step', ' *      of two lines', ' *', ' * Text - with a dash.', ' */')
+        self.write('base/table.c', '/*', ' * Text FIRST  row', ' *   SECOND  row, which', ' * was folded', ' *   THIRD  row', ' * Text', ' *',
+                   ' *   FOURTH  row', ' * that was folded FIFTH  row', ' *', ' * Two  spaces alone.', ' */')
+        self.write('base/wide.c', '/* ' + 'x' * 94 + ' */', '/* ' + 'x' * 95 + ' */')
+        self.expect('comments', *(f'base/orphan.h:{line}' for line in (2, 5, 7)), *(f'base/ruler.c:{line}' for line in (1, 2, 3)),
+                    'base/list.c:4', *(f'base/table.c:{line}' for line in (2, 4, 9)), 'base/wide.c:2')
+
     def test_words(self):
         self.write('docs/bad.md', 'fine', 'TO' 'DO: more', 'see /ho' 'me/someone/x',
                    'mkstemp("/tmp/XX' 'XXXX")')
