@@ -1,6 +1,6 @@
 /*
- * kv_impl.h - what the files of the core call of each other, from the bottom to the top: each file
- * uses only those above it in this list. No other folder includes it.
+ * kv_impl.h - what the files of the core call of each other. Each file owns a part of the state
+ * (kv_state.h), and has the requests for it. No other folder includes it.
  */
 #ifndef DDPI_KV_IMPL_H
 #define DDPI_KV_IMPL_H
@@ -88,17 +88,17 @@ void ddpi_kv_untie(struct ddpi_kv *kv, struct kv_entry *entry);
 
 /* Whether there is a value, or a queue that is not empty. @entry may be NULL. */
 bool ddpi_kv_present(const struct kv_entry *entry);
-/* The bytes that a further value takes. @entry may be NULL. */
-size_t ddpi_kv_queue_growth(const struct kv_entry *entry, size_t value_len);
-/* A copy of @value at the end of the queue, within the limits or not. */
-ddp_status ddpi_kv_queue_append(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi_bytes value,
-                                struct ddp_error *err);
-struct ddpi_bytes ddpi_kv_queue_first(const struct kv_queue *queue);
 /* Drops the first value of @entry's queue; false: there is none. */
 bool ddpi_kv_queue_drop(struct ddpi_kv *kv, const struct kv_entry *entry);
 void ddpi_kv_queue_clear(struct ddpi_kv *kv, struct kv_entry *entry);
-/* Frees the queue, which @entry has, if it is empty and no client has been woken for it. */
-void ddpi_kv_queue_release(struct ddpi_kv *kv, struct kv_entry *entry);
+ddp_status ddpi_kv_push(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_pop(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_queue_len(struct ddpi_kv *kv, struct kv_call *call);
+/* @client was woken for a value and will not take it: the next client may. */
+void ddpi_kv_unserve(struct ddpi_kv *kv, struct ddpi_kv_client *client);
+/* A copy of @value at the end of the queue of @key, within the limits or not. */
+ddp_status ddpi_kv_enqueue(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                           struct kv_entry **ret_entry, struct ddp_error *err);
 
 /* ---- scope.c: prefixes that clients do not see ---- */
 
@@ -255,17 +255,6 @@ ddp_status ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_en
 void ddpi_kv_renew_leases(struct ddpi_kv *kv, uint64_t now_ms);
 /* All entries are freed. */
 void ddpi_kv_session_finish(struct ddpi_kv *kv);
-
-/* ---- queue_ops.c: operations on queues ---- */
-
-ddp_status ddpi_kv_push(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_pop(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_queue_len(struct ddpi_kv *kv, struct kv_call *call);
-/* @client was woken for a value and will not take it: the next client may. */
-void ddpi_kv_unserve(struct ddpi_kv *kv, struct ddpi_kv_client *client);
-/* ddpi_kv_queue_append() to the queue of @key. */
-ddp_status ddpi_kv_enqueue(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
-                           struct kv_entry **ret_entry, struct ddp_error *err);
 
 /* ---- sliced.c: requests that take several turns ---- */
 
