@@ -123,28 +123,17 @@ void ddpi_kv_scope_finish(struct ddpi_kv *kv);
 
 /* ---- watches.c: the tree of watches, and the history ---- */
 
-/* The node where @name ends, made if there is none. The caller has checked for room. */
-ddp_status ddpi_kv_watch_node_at(struct ddpi_kv *kv, struct kv_account *account,
-                                 struct ddpi_bytes name, struct kv_watch_node **ret,
-                                 struct ddp_error *err);
-/* Frees @node, and the nodes above it, as far as they lead to no watch. */
-void ddpi_kv_watch_nodes_release(struct ddpi_kv *kv, struct kv_watch_node *node);
-/* Starts the history, if it is not on. */
-void ddpi_kv_history_begin(struct ddpi_kv *kv);
 /* Adds a change to the end of the history that was made before this core was. */
 void ddpi_kv_remember_past(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint64_t version,
                            struct ddpi_bytes key, struct ddpi_bytes value);
-void ddpi_kv_tell_watch(struct ddpi_kv *kv, const struct kv_watch *watch,
-                        enum ddpi_change_kind kind, uint64_t version, struct ddpi_bytes key,
-                        struct ddpi_bytes value);
-/* Tells @watch all changes of what it watches since version @from, that included. */
-void ddpi_kv_tell_past(struct ddpi_kv *kv, const struct kv_watch *watch, struct ddpi_bytes name,
-                       bool prefix, uint64_t from);
 /* @key has just changed, at kv->version: tells the sink and the watches, and remembers it. */
 void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, struct ddpi_bytes key,
                      struct ddpi_bytes value);
 /* All clients are gone. */
 void ddpi_kv_watch_finish(struct ddpi_kv *kv);
+ddp_status ddpi_kv_watch(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_unwatch(struct ddpi_kv *kv, struct kv_call *call);
+void ddpi_kv_drop_watches(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 
 /* ---- gone.c: keys that go ---- */
 
@@ -270,12 +259,6 @@ void ddpi_kv_leave_line(struct ddpi_kv *kv, struct kv_work *work);
 bool ddpi_kv_work_continue(struct ddpi_kv *kv, struct kv_work *work);
 void ddpi_kv_work_destroy(struct ddpi_kv *kv, struct kv_work *work);
 void ddpi_kv_drop_works(struct ddpi_kv *kv, struct ddpi_kv_client *client);
-
-/* ---- watch_ops.c: requests that begin and end watches ---- */
-
-ddp_status ddpi_kv_watch(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_unwatch(struct ddpi_kv *kv, struct kv_call *call);
-void ddpi_kv_drop_watches(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 
 /* ---- wait_ops.c: requests that may wait ---- */
 

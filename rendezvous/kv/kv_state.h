@@ -153,28 +153,6 @@ struct kv_wait {
     struct kv_link links[];
 };
 
-/* Watches, and the tree that they hang in (watches.c). */
-enum { NODE_ID_SIZE = sizeof(void *) + 1 };
-
-struct kv_watch_node {
-    struct ddpi_table_node node;
-    struct kv_watch_node *parent; /* NULL: the root */
-    struct ddpi_list keys;        /* kv_watch::of_node: of the key that ends here */
-    struct ddpi_list prefixes;    /* the same, of all keys that pass here */
-    struct kv_account *account;   /* of the first watch below it */
-    uint32_t nchildren;
-    uint8_t id[NODE_ID_SIZE]; /* the parent, and the byte that leads here */
-};
-
-struct kv_watch {
-    struct ddpi_list of_client;
-    struct ddpi_list of_node;
-    struct kv_watch_node *node;
-    struct kv_account *account;
-    struct ddpi_kv_client *client;
-    uint64_t id; /* of the request */
-};
-
 /* A place in the order of keys, from which an iteration continues (ordered.c). */
 struct kv_cursor {
     char *key; /* the last key visited; NULL: at the beginning */

@@ -1,6 +1,6 @@
 /*
- * watches.c - which client is told of which change, and the history of changes, from which a watch
- * may begin. Owns the tree of watches and the history; the requests are in watch_ops.c.
+ * watches.c - which client is told of which change, the history of changes, from which a watch may
+ * begin, and the requests that begin and end watches. Owns the tree of watches and the history.
  *
  * Watches hang in a trie with one node for each byte; it has only the nodes that lead to a watch. A
  * change walks down its key as far as there are nodes: watches of other keys cost it nothing, no
@@ -12,7 +12,29 @@
 #include "kv_impl.h"
 #include "mem.h"
 
+#include <inttypes.h>
 #include <string.h>
+
+enum { NODE_ID_SIZE = sizeof(void *) + 1 };
+
+struct kv_watch_node {
+    struct ddpi_table_node node;
+    struct kv_watch_node *parent; /* NULL: the root */
+    struct ddpi_list keys;        /* kv_watch::of_node: of the key that ends here */
+    struct ddpi_list prefixes;    /* the same, of all keys that pass here */
+    struct kv_account *account;   /* of the first watch below it */
+    uint32_t nchildren;
+    uint8_t id[NODE_ID_SIZE]; /* the parent, and the byte that leads here */
+};
+
+struct kv_watch {
+    struct ddpi_list of_client;
+    struct ddpi_list of_node;
+    struct kv_watch_node *node;
+    struct kv_account *account;
+    struct ddpi_kv_client *client;
+    uint64_t id; /* of the request */
+};
 
 struct kv_past {
     struct ddpi_list of_history;
@@ -67,7 +89,8 @@ static struct kv_watch_node *node_make(struct ddpi_kv *kv, struct kv_account *ac
     return made;
 }
 
-void ddpi_kv_watch_nodes_release(struct ddpi_kv *kv, struct kv_watch_node *node)
+/* Frees @node, and the nodes above it, as far as they lead to no watch. */
+static void watch_nodes_release(struct ddpi_kv *kv, struct kv_watch_node *node)
 {
     while (node != NULL && node->nchildren == 0 && ddpi_list_empty(&node->keys) &&
            ddpi_list_empty(&node->prefixes)) {
@@ -84,9 +107,10 @@ void ddpi_kv_watch_nodes_release(struct ddpi_kv *kv, struct kv_watch_node *node)
     }
 }
 
-ddp_status ddpi_kv_watch_node_at(struct ddpi_kv *kv, struct kv_account *account,
-                                 struct ddpi_bytes name, struct kv_watch_node **ret,
-                                 struct ddp_error *err)
+/* The node where @name ends, made if there is none. The caller has checked for room. */
+static ddp_status watch_node_at(struct ddpi_kv *kv, struct kv_account *account,
+                                struct ddpi_bytes name, struct kv_watch_node **ret,
+                                struct ddp_error *err)
 {
     if (kv->watch_root == NULL)
         kv->watch_root = node_make(kv, account, NULL, 0);
@@ -97,7 +121,7 @@ ddp_status ddpi_kv_watch_node_at(struct ddpi_kv *kv, struct kv_account *account,
         if (child == NULL)
             child = node_make(kv, account, node, bytes[i]);
         if (child == NULL)
-            ddpi_kv_watch_nodes_release(kv, node);
+            watch_nodes_release(kv, node);
         node = child;
     }
     if (node == NULL)
@@ -172,7 +196,8 @@ void ddpi_kv_remember_past(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint6
     history_add(kv, kind, version, key, value);
 }
 
-void ddpi_kv_history_begin(struct ddpi_kv *kv)
+/* Starts the history, if it is not on. */
+static void history_begin(struct ddpi_kv *kv)
 {
     if (kv->history.on)
         return;
@@ -183,9 +208,8 @@ void ddpi_kv_history_begin(struct ddpi_kv *kv)
 
 /* ---- telling ---- */
 
-void ddpi_kv_tell_watch(struct ddpi_kv *kv, const struct kv_watch *watch,
-                        enum ddpi_change_kind kind, uint64_t version, struct ddpi_bytes key,
-                        struct ddpi_bytes value)
+static void tell_watch(struct ddpi_kv *kv, const struct kv_watch *watch, enum ddpi_change_kind kind,
+                       uint64_t version, struct ddpi_bytes key, struct ddpi_bytes value)
 {
     struct ddpi_message reply = {.key = key.len > 0 ? ddpi_kv_seen_key(watch->client, key) : key,
                                  .value = value,
@@ -198,8 +222,8 @@ static void tell_watches(struct ddpi_kv *kv, const struct ddpi_list *watches,
                          enum ddpi_change_kind kind, struct ddpi_bytes key, struct ddpi_bytes value)
 {
     ddpi_list_for_each (node, watches) {
-        ddpi_kv_tell_watch(kv, ddpi_container_of(node, struct kv_watch, of_node), kind, kv->version,
-                           key, value);
+        tell_watch(kv, ddpi_container_of(node, struct kv_watch, of_node), kind, kv->version, key,
+                   value);
         ddpi_kv_spend_work(kv, 1);
     }
 }
@@ -229,8 +253,9 @@ void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, struct ddpi
     }
 }
 
-void ddpi_kv_tell_past(struct ddpi_kv *kv, const struct kv_watch *watch, struct ddpi_bytes name,
-                       bool prefix, uint64_t from)
+/* Tells @watch all changes of what it watches since version @from, that included. */
+static void tell_past(struct ddpi_kv *kv, const struct kv_watch *watch, struct ddpi_bytes name,
+                      bool prefix, uint64_t from)
 {
     const struct ddpi_list *changes = &kv->history.changes;
     const struct ddpi_list *at = changes;
@@ -241,9 +266,9 @@ void ddpi_kv_tell_past(struct ddpi_kv *kv, const struct kv_watch *watch, struct 
         const struct kv_past *past = ddpi_container_of(at, struct kv_past, of_history);
         size_t compared = prefix && past->key_len > name.len ? name.len : past->key_len;
         if (ddpi_bytes_equal(ddpi_bytes_of(past->bytes, compared), name))
-            ddpi_kv_tell_watch(kv, watch, past->kind, past->version,
-                               ddpi_bytes_of(past->bytes, past->key_len),
-                               ddpi_bytes_of(past->bytes + past->key_len, past->value_len));
+            tell_watch(kv, watch, past->kind, past->version,
+                       ddpi_bytes_of(past->bytes, past->key_len),
+                       ddpi_bytes_of(past->bytes + past->key_len, past->value_len));
     }
 }
 
@@ -251,4 +276,107 @@ void ddpi_kv_watch_finish(struct ddpi_kv *kv)
 {
     history_clear(&kv->history);
     ddpi_table_finish(&kv->watch_nodes);
+}
+
+/* ---- requests ---- */
+
+static ddp_status watch_check(const struct ddpi_kv *kv, struct kv_call *call)
+{
+    if (call->request->count & ~(uint32_t)DDPI_WATCH_PREFIX)
+        return ddpi_error_set(&call->err, DDP_E_INVALID, "a watch with unknown flags: 0x%x",
+                              call->request->count);
+    if (call->client->nwatches >= kv->limits.watches_per_client)
+        return ddpi_error_set(&call->err, DDP_E_LIMIT,
+                              "this connection has %u watches, which is the limit",
+                              call->client->nwatches);
+    uint64_t from = call->request->version;
+    uint64_t floor = kv->history.on ? kv->history.floor : kv->version;
+    if (from == 0 || (from > floor && from <= kv->version + 1))
+        return DDP_OK;
+    call->reply.version = kv->version;
+    return ddpi_error_set(&call->err, DDP_E_GONE,
+                          "the store does not have the changes from version %" PRIu64
+                          " on, only those from %" PRIu64 " to %" PRIu64
+                          "; watch '%.*s' from now on, and read the keys again",
+                          from, floor + 1, kv->version, KV_QUOTE(call->request->key));
+}
+
+static ddp_status watch_create(struct ddpi_kv *kv, struct kv_call *call, struct kv_watch **ret)
+{
+    struct kv_watch_node *node;
+    struct kv_account *account = ddpi_kv_account_for(kv, call->client, call->key);
+    size_t most = (call->key.len + 1) * sizeof(struct kv_watch_node) + sizeof(struct kv_watch);
+    ddp_status status = ddpi_kv_check_growth(kv, account, 0, most, &call->err);
+    if (status == DDP_OK)
+        status = watch_node_at(kv, account, call->key, &node, &call->err);
+    if (status != DDP_OK)
+        return status;
+    struct kv_watch *watch = ddpi_calloc(1, sizeof(*watch));
+    if (watch == NULL) {
+        watch_nodes_release(kv, node);
+        return ddpi_error_nomem(&call->err, sizeof(*watch));
+    }
+    watch->node = node;
+    watch->client = call->client;
+    watch->id = call->request->id;
+    bool prefix = call->request->count & DDPI_WATCH_PREFIX;
+    ddpi_list_append(prefix ? &node->prefixes : &node->keys, &watch->of_node);
+    ddpi_list_append(&call->client->watches, &watch->of_client);
+    call->client->nwatches++;
+    kv->nwatches++;
+    watch->account = account;
+    ddpi_kv_charge(kv, account, KV_ROOM_BYTES, sizeof(*watch));
+    *ret = watch;
+    return DDP_OK;
+}
+
+ddp_status ddpi_kv_watch(struct ddpi_kv *kv, struct kv_call *call)
+{
+    const struct ddpi_message *request = call->request;
+    struct kv_watch *watch = NULL;
+    ddp_status status = watch_check(kv, call);
+    if (status == DDP_OK && request->version != 0 &&
+        ddpi_kv_put_off(kv, call, kv->version + 1 - request->version))
+        return DDP_OK;
+    if (status == DDP_OK)
+        status = watch_create(kv, call, &watch);
+    if (watch == NULL)
+        return status;
+    history_begin(kv);
+    struct ddpi_bytes nothing = ddpi_bytes_of(NULL, 0);
+    tell_watch(kv, watch, DDPI_CHANGE_NONE, kv->version, nothing, nothing);
+    call->parked = true; /* answered here, before the past changes */
+    if (request->version != 0)
+        tell_past(kv, watch, call->key, request->count & DDPI_WATCH_PREFIX, request->version);
+    return DDP_OK;
+}
+
+static void watch_destroy(struct ddpi_kv *kv, struct kv_watch *watch)
+{
+    ddpi_list_remove(&watch->of_client);
+    ddpi_list_remove(&watch->of_node);
+    watch_nodes_release(kv, watch->node);
+    watch->client->nwatches--;
+    kv->nwatches--;
+    ddpi_kv_refund(kv, watch->account, KV_ROOM_BYTES, sizeof(*watch));
+    ddpi_free(watch);
+}
+
+ddp_status ddpi_kv_unwatch(struct ddpi_kv *kv, struct kv_call *call)
+{
+    uint64_t id = (uint64_t)call->request->number;
+    ddpi_list_for_each (node, &call->client->watches) {
+        struct kv_watch *watch = ddpi_container_of(node, struct kv_watch, of_client);
+        if (watch->id == id) {
+            watch_destroy(kv, watch);
+            return DDP_OK;
+        }
+    }
+    return ddpi_error_set(&call->err, DDP_E_NOT_FOUND, "this connection has no watch %" PRIu64, id);
+}
+
+void ddpi_kv_drop_watches(struct ddpi_kv *kv, struct ddpi_kv_client *client)
+{
+    while (!ddpi_list_empty(&client->watches))
+        watch_destroy(kv, ddpi_container_of(client->watches.next, struct kv_watch, of_client));
 }
