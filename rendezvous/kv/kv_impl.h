@@ -165,22 +165,8 @@ ddp_status ddpi_kv_check_growth(struct ddpi_kv *kv, struct kv_account *account, 
 
 /* ---- waits.c: requests that wait ---- */
 
-/* The request of @call as one that waits, with room for @nlinks keys. */
-ddp_status ddpi_kv_wait_create(struct ddpi_kv *kv, struct kv_call *call, uint32_t nlinks,
-                               struct kv_wait **ret);
-void ddpi_kv_wait_destroy(struct ddpi_kv *kv, struct kv_wait *wait);
-/* Lets @wait wait for @key, too. */
-ddp_status ddpi_kv_wait_link(struct ddpi_kv *kv, struct kv_call *call, struct kv_wait *wait,
-                             struct kv_link *link, struct ddpi_bytes key);
-/* Drops those keys of @wait that are gone, so that it misses them. */
-void ddpi_kv_miss_gone(struct ddpi_kv *kv, const struct kv_wait *wait);
 /* Drops all waiting requests of @client, without a reply. */
 void ddpi_kv_drop_waits(struct ddpi_kv *kv, struct ddpi_kv_client *client);
-/* The barrier of @call, made if there is none. */
-ddp_status ddpi_kv_barrier_find(struct ddpi_kv *kv, struct kv_call *call, struct kv_barrier **ret);
-void ddpi_kv_barrier_open(struct ddpi_kv *kv, struct kv_barrier *barrier);
-/* Frees @barrier if no request waits in it. */
-void ddpi_kv_barrier_release(struct ddpi_kv *kv, struct kv_barrier *barrier);
 /* @entry has just got a value, or was written to: answers the requests that have waited for it. */
 void ddpi_kv_appeared(struct ddpi_kv *kv, struct kv_entry *entry);
 void ddpi_kv_written(struct ddpi_kv *kv, struct kv_entry *entry);
@@ -188,6 +174,16 @@ void ddpi_kv_written(struct ddpi_kv *kv, struct kv_entry *entry);
  * one of them misses nothing more; returns the client of that one, which is answered. NULL: there
  * is none. */
 struct ddpi_kv_client *ddpi_kv_wake_one(struct ddpi_kv *kv, struct kv_entry *entry);
+ddp_status ddpi_kv_get(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_wait(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_barrier(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_wait_each(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_arrive(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_cancel(struct ddpi_kv *kv, struct kv_call *call);
+ddp_status ddpi_kv_cancel_request(struct ddpi_kv *kv, struct kv_call *call);
+/* When the first waiting request times out; UINT64_MAX: never. */
+uint64_t ddpi_kv_next_timeout(const struct ddpi_kv *kv);
+void ddpi_kv_expire_waits(struct ddpi_kv *kv, uint64_t now_ms);
 
 /* ---- values.c: how keys get their values ---- */
 
@@ -259,19 +255,6 @@ void ddpi_kv_leave_line(struct ddpi_kv *kv, struct kv_work *work);
 bool ddpi_kv_work_continue(struct ddpi_kv *kv, struct kv_work *work);
 void ddpi_kv_work_destroy(struct ddpi_kv *kv, struct kv_work *work);
 void ddpi_kv_drop_works(struct ddpi_kv *kv, struct ddpi_kv_client *client);
-
-/* ---- wait_ops.c: requests that may wait ---- */
-
-ddp_status ddpi_kv_get(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_wait(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_barrier(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_wait_each(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_arrive(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_cancel(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_cancel_request(struct ddpi_kv *kv, struct kv_call *call);
-/* When the first waiting request times out; UINT64_MAX: never. */
-uint64_t ddpi_kv_next_timeout(const struct ddpi_kv *kv);
-void ddpi_kv_expire_waits(struct ddpi_kv *kv, uint64_t now_ms);
 
 /* ---- transaction.c, tcpstore_ops.c: operations that never wait ---- */
 

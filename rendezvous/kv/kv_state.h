@@ -121,17 +121,7 @@ struct kv_queue {
     size_t nserved; /* clients whose `served` it is */
 };
 
-/* Requests that wait (waits.c). */
-struct kv_barrier {
-    struct ddpi_table_node node;
-    struct ddpi_list waits; /* kv_wait::of_group */
-    struct kv_account *account;
-    uint32_t count; /* how many open it */
-    uint32_t arrived;
-    char name[];
-};
-
-/* Hangs a waiting request onto one of its keys. */
+/* Hangs a waiting request onto one of its keys (waits.c). */
 struct kv_link {
     struct ddpi_list of_entry;
     struct kv_entry *entry; /* NULL: not linked, or no longer */
