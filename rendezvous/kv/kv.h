@@ -29,7 +29,7 @@ enum kv_room { KV_ROOM_KEYS, KV_ROOM_BYTES, KV_ROOM_SESSIONS, KV_ROOMS };
 /* A request that would exceed a limit fails with DDP_E_LIMIT; other requests do not. */
 struct ddpi_kv_limits {
     size_t room[KV_ROOMS];
-    size_t of_job[KV_ROOMS];  /* the share of each job; 0: as much as is free (room.c) */
+    size_t of_job[KV_ROOMS];  /* the share of each job; 0: as much as is free (account.c) */
     size_t reserve[KV_ROOMS]; /* in addition: for the keys of the rounds, and agents of no job */
     uint32_t key_len;
     uint32_t value_len;

@@ -33,7 +33,7 @@ bool ddpi_kv_take_work(struct ddpi_kv *kv);
 /* The same for a loop that may look at KV_SMALL entries; *@taken counts them. */
 bool ddpi_kv_take_small(struct ddpi_kv *kv, size_t *taken);
 
-/* ---- account.c: what each job uses ---- */
+/* ---- account.c: what each job uses, and may use ---- */
 
 bool ddpi_kv_accounts_init(struct ddpi_kv *kv, const uint8_t seed[DDPI_SEED_SIZE]);
 void ddpi_kv_accounts_finish(struct ddpi_kv *kv);
@@ -50,6 +50,11 @@ void ddpi_kv_charge(struct ddpi_kv *kv, struct kv_account *account, enum kv_room
                     size_t amount);
 void ddpi_kv_refund(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
                     size_t amount);
+/* Whether @account may have @amount more. NULL: there was no memory for it. */
+ddp_status ddpi_kv_check_room(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
+                              size_t amount, struct ddp_error *err);
+ddp_status ddpi_kv_check_growth(struct ddpi_kv *kv, struct kv_account *account, size_t keys,
+                                size_t bytes, struct ddp_error *err);
 
 /* ---- entries.c: the table of entries; replies and mutations ---- */
 
@@ -154,14 +159,6 @@ void ddpi_kv_drop_detached(struct ddpi_kv *kv);
 ddp_status ddpi_kv_restore_detached(struct ddpi_kv *kv, const struct ddpi_mutation *mutation,
                                     struct ddp_error *err);
 void ddpi_kv_gone_finish(struct ddpi_kv *kv);
-
-/* ---- room.c: the limits ---- */
-
-/* Whether @account may have @amount more. NULL: there was no memory for it. */
-ddp_status ddpi_kv_check_room(struct ddpi_kv *kv, struct kv_account *account, enum kv_room room,
-                              size_t amount, struct ddp_error *err);
-ddp_status ddpi_kv_check_growth(struct ddpi_kv *kv, struct kv_account *account, size_t keys,
-                                size_t bytes, struct ddp_error *err);
 
 /* ---- waits.c: requests that wait ---- */
 
