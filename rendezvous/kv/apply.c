@@ -1,6 +1,7 @@
 /*
- * apply.c - the core as a whole: its life, its clients, and what becomes of each request. Has the
- * native operations on single keys; all others are in the files named after them. Owns the core.
+ * apply.c - the core as a whole: its life, its clients, what becomes of each request, and the two
+ * ways out: replies to clients, and changes for the sink. Has the native operations on single keys;
+ * all others are in the files named after them. Owns the core.
  */
 #include "error.h"
 #include "kv_impl.h"
@@ -134,6 +135,42 @@ void ddpi_kv_prefetch(const struct ddpi_kv *kv, const struct ddpi_kv_client *cli
             __builtin_prefetch(entry->key);
             __builtin_prefetch(entry->value);
         }
+}
+
+/* ---- replies, and changes for the sink ---- */
+
+void ddpi_kv_answer(struct ddpi_kv *kv, struct ddpi_kv_client *client, struct ddpi_message *reply,
+                    enum ddpi_op op, uint64_t id)
+{
+    reply->op = op;
+    reply->id = id;
+    kv->reply(kv->reply_ctx, client, reply);
+}
+
+void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *entry)
+{
+    reply->value = ddpi_kv_value(entry);
+    reply->version = entry->version;
+}
+
+void ddpi_kv_set_sink(struct ddpi_kv *kv, void (*change)(void *, const struct ddpi_mutation *),
+                      void *ctx)
+{
+    kv->sink = change;
+    kv->sink_ctx = ctx;
+}
+
+void ddpi_kv_emit(struct ddpi_kv *kv, const struct ddpi_mutation *mutation)
+{
+    if (kv->sink != NULL)
+        kv->sink(kv->sink_ctx, mutation);
+}
+
+struct ddpi_mark ddpi_kv_mark(const struct ddpi_kv *kv)
+{
+    return (struct ddpi_mark){.version = kv->version,
+                              .remembers = kv->history.on,
+                              .floor = kv->history.on ? kv->history.floor : kv->version};
 }
 
 /* ---- native operations ---- */

@@ -114,7 +114,7 @@ void ddpi_kv_prefetch(const struct ddpi_kv *kv, const struct ddpi_kv_client *cli
 /*
  * The cost of a list, or of a similar request, is not bounded by its length. With limits.turn_work
  * such a request waits in a line when there is no work left (sliced.c), and many keys that go at
- * once are dropped in slices (gone.c). In each turn of its loop the caller grants work, applies
+ * once are dropped in slices (entries.c). In each turn of its loop the caller grants work, applies
  * requests, grants work again, and calls ddpi_kv_work() for the line and for what is dropped.
  */
 void ddpi_kv_grant_work(struct ddpi_kv *kv);

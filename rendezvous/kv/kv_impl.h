@@ -7,13 +7,15 @@
 
 #include "kv_state.h"
 
-/* ---- ordered.c: entries in the order of their keys ---- */
+/* ---- apply.c: replies to clients, and changes for the sink ---- */
 
-void ddpi_kv_order_insert(struct kv_entry **root, struct kv_entry *entry);
-void ddpi_kv_order_remove(struct kv_entry **root, const struct kv_entry *entry);
-/* The entries with @prefix leave *@root, and are a tree of their own; NULL: there are none. */
-struct kv_entry *ddpi_kv_order_cut(struct kv_entry **root, struct ddpi_bytes prefix);
-bool ddpi_kv_order_has(const struct kv_entry *root, const struct kv_entry *entry);
+void ddpi_kv_answer(struct ddpi_kv *kv, struct ddpi_kv_client *client, struct ddpi_message *reply,
+                    enum ddpi_op op, uint64_t id);
+void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *entry);
+void ddpi_kv_emit(struct ddpi_kv *kv, const struct ddpi_mutation *mutation);
+
+/* ---- entries.c: the entries, in a table and in their order; how they go ---- */
+
 /* All entries with @prefix, with or without a value; NULL at the end. */
 struct kv_entry *ddpi_kv_order_first(const struct ddpi_kv *kv, struct ddpi_bytes prefix);
 struct kv_entry *ddpi_kv_order_next(const struct ddpi_kv *kv, const struct kv_entry *entry,
@@ -24,6 +26,41 @@ struct kv_entry *ddpi_kv_cursor_next(const struct ddpi_kv *kv, const struct kv_c
 ddp_status ddpi_kv_cursor_set(struct kv_cursor *cursor, struct ddpi_bytes key,
                               struct ddp_error *err);
 void ddpi_kv_cursor_finish(struct kv_cursor *cursor);
+/* These do not find what is gone; ddpi_kv_find_value() needs a value, too. */
+struct kv_entry *ddpi_kv_find(const struct ddpi_kv *kv, struct ddpi_bytes key);
+struct kv_entry *ddpi_kv_find_value(const struct ddpi_kv *kv, struct ddpi_bytes key);
+/* Whether it has a value, and no session that is over. */
+bool ddpi_kv_has_value(const struct kv_entry *entry);
+/* Whether it was deleted with its prefix, or its session is over, and it is not dropped yet. */
+bool ddpi_kv_is_gone(const struct ddpi_kv *kv, const struct kv_entry *entry);
+size_t ddpi_kv_entry_size(size_t key_len);
+/* An entry without a value; NULL: no memory. The caller has checked for room. */
+struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct kv_account *account,
+                                    struct ddpi_bytes key);
+/* Frees @entry unless it is needed. */
+void ddpi_kv_entry_release(struct ddpi_kv *kv, struct kv_entry *entry);
+/* Ties @entry to @session, with the memory of @tie, charged to the account of @entry. */
+void ddpi_kv_tie(struct ddpi_kv *kv, struct kv_tie *tie, struct kv_session *session,
+                 struct kv_entry *entry);
+/* @entry has a new value, or has lost it. */
+void ddpi_kv_untie(struct ddpi_kv *kv, struct kv_entry *entry);
+/* @entry loses its value, and may be freed. */
+void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry);
+/* The same of an entry that is gone already. */
+void ddpi_kv_drop_gone(struct ddpi_kv *kv, struct kv_entry *entry);
+/* As ddpi_kv_find(), before a change or a wait: drops the entry if it is gone. */
+struct kv_entry *ddpi_kv_seek(struct ddpi_kv *kv, struct ddpi_bytes key);
+/* The first key of @session, which has some. */
+struct kv_entry *ddpi_kv_session_first(const struct kv_session *session);
+/* Drops one key that is gone, of @account, or of any but the reserve when that is NULL. False:
+ * there is none. */
+bool ddpi_kv_drop_one(struct ddpi_kv *kv, const struct kv_account *account);
+/* Drops what was deleted with its prefix, as far as there is work left. */
+void ddpi_kv_drop_detached(struct ddpi_kv *kv);
+/* A DETACH that a sink has kept without its end. */
+ddp_status ddpi_kv_restore_detached(struct ddpi_kv *kv, const struct ddpi_mutation *mutation,
+                                    struct ddp_error *err);
+void ddpi_kv_gone_finish(struct ddpi_kv *kv);
 
 /* ---- work.c: what a turn may spend ---- */
 
@@ -55,39 +92,6 @@ ddp_status ddpi_kv_check_room(struct ddpi_kv *kv, struct kv_account *account, en
                               size_t amount, struct ddp_error *err);
 ddp_status ddpi_kv_check_growth(struct ddpi_kv *kv, struct kv_account *account, size_t keys,
                                 size_t bytes, struct ddp_error *err);
-
-/* ---- entries.c: the table of entries; replies and mutations ---- */
-
-void ddpi_kv_answer(struct ddpi_kv *kv, struct ddpi_kv_client *client, struct ddpi_message *reply,
-                    enum ddpi_op op, uint64_t id);
-void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *entry);
-void ddpi_kv_emit(struct ddpi_kv *kv, const struct ddpi_mutation *mutation);
-/* The entry of @key, gone or not. */
-struct kv_entry *ddpi_kv_entry_at(const struct ddpi_kv *kv, struct ddpi_bytes key);
-/* These do not find what is gone; ddpi_kv_find_value() needs a value, too. */
-struct kv_entry *ddpi_kv_find(const struct ddpi_kv *kv, struct ddpi_bytes key);
-struct kv_entry *ddpi_kv_find_value(const struct ddpi_kv *kv, struct ddpi_bytes key);
-/* Whether it has a value, and no session that is over. */
-bool ddpi_kv_has_value(const struct kv_entry *entry);
-/* Whether it was deleted with its prefix, and is not dropped yet. Gone is also a key of a session
- * that is over. */
-bool ddpi_kv_is_detached(const struct ddpi_kv *kv, const struct kv_entry *entry);
-bool ddpi_kv_is_gone(const struct ddpi_kv *kv, const struct kv_entry *entry);
-size_t ddpi_kv_entry_size(size_t key_len);
-/* An entry without a value; NULL: no memory. The caller has checked for room. */
-struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct kv_account *account,
-                                    struct ddpi_bytes key);
-/* Whether it has to stay: it has a value or a queue, or a request waits for it. */
-bool ddpi_kv_entry_needed(const struct kv_entry *entry);
-/* Frees @entry unless it is needed. */
-void ddpi_kv_entry_release(struct ddpi_kv *kv, struct kv_entry *entry);
-/* It has left the order already. */
-void ddpi_kv_entry_free(struct ddpi_kv *kv, struct kv_entry *entry);
-/* Ties @entry to @session, with the memory of @tie, charged to the account of @entry. */
-void ddpi_kv_tie(struct ddpi_kv *kv, struct kv_tie *tie, struct kv_session *session,
-                 struct kv_entry *entry);
-/* @entry has a new value, or has lost it. */
-void ddpi_kv_untie(struct ddpi_kv *kv, struct kv_entry *entry);
 
 /* ---- queue.c: queues of values ---- */
 
@@ -139,26 +143,6 @@ void ddpi_kv_watch_finish(struct ddpi_kv *kv);
 ddp_status ddpi_kv_watch(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_unwatch(struct ddpi_kv *kv, struct kv_call *call);
 void ddpi_kv_drop_watches(struct ddpi_kv *kv, struct ddpi_kv_client *client);
-
-/* ---- gone.c: keys that go ---- */
-
-/* @entry loses its value, and may be freed. */
-void ddpi_kv_drop(struct ddpi_kv *kv, struct kv_entry *entry);
-/* The same of an entry that is gone already. */
-void ddpi_kv_drop_gone(struct ddpi_kv *kv, struct kv_entry *entry);
-/* As ddpi_kv_find(), before a change or a wait: drops the entry if it is gone. */
-struct kv_entry *ddpi_kv_seek(struct ddpi_kv *kv, struct ddpi_bytes key);
-/* The first key of @session, which has some. */
-struct kv_entry *ddpi_kv_session_first(const struct kv_session *session);
-/* Drops one key that is gone, of @account, or of any but the reserve when that is NULL. False:
- * there is none. */
-bool ddpi_kv_drop_one(struct ddpi_kv *kv, const struct kv_account *account);
-/* Drops what was deleted with its prefix, as far as there is work left. */
-void ddpi_kv_drop_detached(struct ddpi_kv *kv);
-/* A DETACH that a sink has kept without its end. */
-ddp_status ddpi_kv_restore_detached(struct ddpi_kv *kv, const struct ddpi_mutation *mutation,
-                                    struct ddp_error *err);
-void ddpi_kv_gone_finish(struct ddpi_kv *kv);
 
 /* ---- waits.c: requests that wait ---- */
 

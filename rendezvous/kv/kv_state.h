@@ -39,7 +39,7 @@ struct ddpi_kv {
     struct kv_account *reserve; /* for the rounds' own keys and sessions */
     uint64_t shares_full;       /* requests that were refused because of it */
 
-    /* entries.c, ordered.c, gone.c; values.c has the prefix */
+    /* entries.c; values.c has the prefix */
     struct ddpi_table keys; /* kv_entry::node */
     struct kv_entry *root;  /* of all entries that are not detached, in the order of their keys */
     struct ddpi_list detached; /* kv_detached::of_kv */
@@ -72,7 +72,7 @@ struct ddpi_kv {
     size_t nwatches;
     struct kv_history history;
 
-    /* entries.c */
+    /* apply.c */
     ddpi_kv_reply_fn *reply;
     void *reply_ctx;
     void (*sink)(void *ctx, const struct ddpi_mutation *mutation); /* NULL: none */
@@ -88,7 +88,7 @@ struct kv_entry {
     size_t value_len;
     struct kv_queue *queue; /* NULL: empty, and no client has been woken for it */
     struct kv_account *account;
-    struct kv_entry *left, *right; /* ordered.c */
+    struct kv_entry *left, *right; /* in the order */
     struct ddpi_list links;        /* kv_link::of_entry, in order of arrival */
     struct ddpi_list watchers;     /* kv_link::of_entry of those that wait for the next write */
     struct kv_tie *tie;            /* to the session that it vanishes with; NULL: it stays */
@@ -143,7 +143,7 @@ struct kv_wait {
     struct kv_link links[];
 };
 
-/* A place in the order of keys, from which an iteration continues (ordered.c). */
+/* A place in the order of keys, from which an iteration continues (entries.c). */
 struct kv_cursor {
     char *key; /* the last key visited; NULL: at the beginning */
     size_t len;

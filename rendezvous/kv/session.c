@@ -46,7 +46,7 @@ static bool session_drop_small(struct ddpi_kv *kv, struct kv_session *session)
     return true;
 }
 
-/* All keys of @session are gone at once, no matter how many they are (gone.c). */
+/* All keys of @session are gone at once, no matter how many they are (entries.c). */
 static void session_end(struct ddpi_kv *kv, struct kv_session *session)
 {
     ddpi_heap_remove(&kv->leases, &session->lease);
