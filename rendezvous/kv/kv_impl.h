@@ -168,33 +168,19 @@ void ddpi_kv_expire_waits(struct ddpi_kv *kv, uint64_t now_ms);
 
 /* ---- values.c: how keys get their values ---- */
 
-/* A new value with all the memory that it takes: either committed, which cannot fail and answers
- * the requests that wait for the key to exist, or abandoned. An entry has one at a time. */
-struct kv_change {
-    struct kv_entry *entry;
-    char *value;             /* NULL: it is as long as the old one, and takes its place */
-    struct ddpi_bytes bytes; /* of the request */
-};
 /* Whether a client may change @key. */
 ddp_status ddpi_kv_check_owner(const struct ddpi_kv *kv, struct ddpi_bytes key,
                                struct ddp_error *err);
-ddp_status ddpi_kv_prepare(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
-                           struct kv_change *ret, struct ddp_error *err);
-void ddpi_kv_commit(struct ddpi_kv *kv, const struct kv_change *change);
-void ddpi_kv_abandon(struct ddpi_kv *kv, const struct kv_change *change);
-/* Gives @key a value, and answers the requests that wait for it to exist; ddpi_kv_put() also
- * answers those that wait for a write. */
-ddp_status ddpi_kv_store(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
-                         struct kv_entry **ret_entry, struct ddp_error *err);
+/* Gives @key a value, and answers the requests that wait for it. */
 ddp_status ddpi_kv_put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                        uint64_t *ret_version, struct ddp_error *err);
 /* Appends @more to the value that @entry has. */
 ddp_status ddpi_kv_extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi_bytes more,
                           struct ddp_error *err);
-/* Adds @delta to the number at @call->key. Like ddpi_kv_store() it leaves those that wait for a
- * write alone. */
+/* Adds @delta to the number at @call->key. Requests that wait for a write are not answered. */
 ddp_status ddpi_kv_count_up(struct ddpi_kv *kv, struct kv_call *call, int64_t delta,
                             int64_t *ret_sum, struct kv_entry **ret_entry);
+ddp_status ddpi_kv_transact(struct ddpi_kv *kv, struct kv_call *call);
 
 /* ---- session.c: sessions ---- */
 
@@ -237,9 +223,8 @@ bool ddpi_kv_work_continue(struct ddpi_kv *kv, struct kv_work *work);
 void ddpi_kv_work_destroy(struct ddpi_kv *kv, struct kv_work *work);
 void ddpi_kv_drop_works(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 
-/* ---- transaction.c, tcpstore_ops.c: operations that never wait ---- */
+/* ---- tcpstore_ops.c: operations that never wait ---- */
 
-ddp_status ddpi_kv_transact(struct ddpi_kv *kv, struct kv_call *call);
 /* DDPI_OPS_BEYOND_NATIVE (message.h) says what these do. */
 ddp_status ddpi_kv_compare_set(struct ddpi_kv *kv, struct kv_call *call);
 ddp_status ddpi_kv_add_wrap(struct ddpi_kv *kv, struct kv_call *call);
