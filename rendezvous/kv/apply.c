@@ -289,7 +289,7 @@ static void answer_call(struct ddpi_kv *kv, struct kv_call *call, ddp_status sta
     ddpi_kv_answer(kv, call->client, &call->reply, call->request->op, call->request->id);
 }
 
-static void serve_call(struct ddpi_kv *kv, struct kv_call *call)
+void ddpi_kv_serve(struct ddpi_kv *kv, struct kv_call *call)
 {
     static ddp_status (*const handlers[])(struct ddpi_kv *, struct kv_call *) = {
         [DDPI_OP_SET] = run_set,
@@ -343,49 +343,10 @@ void ddpi_kv_apply(struct ddpi_kv *kv, struct ddpi_kv_client *client,
         return;
     }
     settle_served(kv, &call);
-    serve_call(kv, &call);
+    ddpi_kv_serve(kv, &call);
 }
 
-/* ---- turns of the loop ---- */
-
-bool ddpi_kv_has_work(const struct ddpi_kv *kv)
-{
-    return !ddpi_list_empty(&kv->line) || ddpi_kv_has_gone(kv);
-}
-
-/* Dropping leaves half of the work to the requests that wait in the line. */
-static void drop_some(struct ddpi_kv *kv)
-{
-    size_t kept = ddpi_list_empty(&kv->line) ? 0 : kv->work_left / 2;
-    kv->work_left -= kept;
-    ddpi_kv_session_drop(kv);
-    ddpi_kv_drop_detached(kv);
-    kv->work_left += kept;
-}
-
-static void apply_again(struct ddpi_kv *kv, struct kv_work *work, uint64_t now_ms)
-{
-    struct kv_call call = {.client = work->client,
-                           .request = &work->request,
-                           .key = ddpi_bytes_of(work->key, work->key_len),
-                           .now_ms = now_ms,
-                           .again = true};
-    ddpi_kv_leave_line(kv, work);
-    serve_call(kv, &call);
-    ddpi_kv_work_destroy(kv, work);
-}
-
-void ddpi_kv_work(struct ddpi_kv *kv, uint64_t now_ms)
-{
-    drop_some(kv);
-    struct kv_work *work;
-    while (kv->work_left > 0 && (work = ddpi_kv_line_head(kv)) != NULL) {
-        if (work->request.op == DDPI_OP_WATCH)
-            apply_again(kv, work, now_ms);
-        else if (!ddpi_kv_work_continue(kv, work))
-            return;
-    }
-}
+/* ---- deadlines ---- */
 
 uint64_t ddpi_kv_next_deadline(const struct ddpi_kv *kv)
 {

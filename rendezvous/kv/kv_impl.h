@@ -7,8 +7,10 @@
 
 #include "kv_state.h"
 
-/* ---- apply.c: replies to clients, and changes for the sink ---- */
+/* ---- apply.c: requests, replies to clients, and changes for the sink ---- */
 
+/* Carries out @call, whose key is known, and answers it unless it is parked. */
+void ddpi_kv_serve(struct ddpi_kv *kv, struct kv_call *call);
 void ddpi_kv_answer(struct ddpi_kv *kv, struct ddpi_kv_client *client, struct ddpi_message *reply,
                     enum ddpi_op op, uint64_t id);
 void ddpi_kv_answer_value(struct ddpi_message *reply, const struct kv_entry *entry);
@@ -62,13 +64,18 @@ ddp_status ddpi_kv_restore_detached(struct ddpi_kv *kv, const struct ddpi_mutati
                                     struct ddp_error *err);
 void ddpi_kv_gone_finish(struct ddpi_kv *kv);
 
-/* ---- work.c: what a turn may spend ---- */
+/* ---- sliced.c: what a turn may spend; requests that take several turns ---- */
 
-bool ddpi_kv_work_is_bounded(const struct ddpi_kv *kv);
 /* Pays for one entry that is looked at; false: not in this turn. */
 bool ddpi_kv_take_work(struct ddpi_kv *kv);
 /* The same for a loop that may look at KV_SMALL entries; *@taken counts them. */
 bool ddpi_kv_take_small(struct ddpi_kv *kv, size_t *taken);
+/* LIST and COUNT_KEYS. */
+ddp_status ddpi_kv_list_or_count(struct ddpi_kv *kv, struct kv_call *call);
+/* The call looks at so many past changes: true if it is put off, and parked; else they are paid
+ * for. */
+bool ddpi_kv_put_off(struct ddpi_kv *kv, struct kv_call *call, uint64_t changes);
+void ddpi_kv_drop_works(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 
 /* ---- account.c: what each job uses, and may use ---- */
 
@@ -207,21 +214,6 @@ ddp_status ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_en
 void ddpi_kv_renew_leases(struct ddpi_kv *kv, uint64_t now_ms);
 /* All entries are freed. */
 void ddpi_kv_session_finish(struct ddpi_kv *kv);
-
-/* ---- sliced.c: requests that take several turns ---- */
-
-/* LIST and COUNT_KEYS. */
-ddp_status ddpi_kv_list_or_count(struct ddpi_kv *kv, struct kv_call *call);
-/* The call looks at so many past changes: true if it is put off, and parked; else they are paid
- * for. */
-bool ddpi_kv_put_off(struct ddpi_kv *kv, struct kv_call *call, uint64_t changes);
-/* The first request in the line; NULL: there is none. */
-struct kv_work *ddpi_kv_line_head(const struct ddpi_kv *kv);
-void ddpi_kv_leave_line(struct ddpi_kv *kv, struct kv_work *work);
-/* Continues a list or a count: true if it is answered, and freed; else there is no work left. */
-bool ddpi_kv_work_continue(struct ddpi_kv *kv, struct kv_work *work);
-void ddpi_kv_work_destroy(struct ddpi_kv *kv, struct kv_work *work);
-void ddpi_kv_drop_works(struct ddpi_kv *kv, struct ddpi_kv_client *client);
 
 /* ---- tcpstore_ops.c: operations that never wait ---- */
 

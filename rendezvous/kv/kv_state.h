@@ -61,7 +61,7 @@ struct ddpi_kv {
     uint64_t last_session;
     struct ddpi_list over; /* kv_session::of_over */
 
-    /* sliced.c, work.c */
+    /* sliced.c */
     struct ddpi_list line; /* kv_work::of_line */
     size_t nworks;
     size_t work_left;
@@ -148,19 +148,6 @@ struct kv_cursor {
     char *key; /* the last key visited; NULL: at the beginning */
     size_t len;
     size_t size;
-};
-
-/* A request that is not answered at once (sliced.c). */
-struct kv_work {
-    struct ddpi_list of_client; /* ddpi_kv_client::works */
-    struct ddpi_list of_line;   /* ddpi_kv::line */
-    struct ddpi_kv_client *client;
-    struct ddpi_message request;
-    struct ddpi_buf names; /* LIST: the names found so far */
-    uint32_t count;
-    struct kv_cursor cursor;
-    size_t key_len;
-    char key[]; /* with the scope */
 };
 
 /* One request while it is served. A handler fills @reply, or sets @parked to do so later. */

@@ -1,11 +1,12 @@
 /*
- * sliced.c - requests whose cost is not bounded by their length: lists, counts, and watches that
- * begin in the past. Owns those that are not answered at once.
+ * sliced.c - what a turn of the loop may spend on requests whose cost is not bounded by their
+ * length: lists, counts, and watches that begin in the past. Owns those that are not answered at
+ * once.
  *
- * A turn of the loop has a limited amount of work for them, counted in entries that are looked at;
- * a request that needs more waits in a line. The first in the line gets all the work that there is,
- * so that only one request at a time has memory for what it gathers. A small request is tried
- * before it has to join the line.
+ * A turn has a limited amount of work for them, counted in entries that are looked at; a request
+ * that needs more waits in a line. The first in the line gets all the work that there is, so that
+ * only one request at a time has memory for what it gathers. A small request is tried before it has
+ * to join the line.
  *
  * So a list that takes several turns is no snapshot: it has each key that existed all the time from
  * the request to its answer, no key that existed at no time in between, and each key once, in
@@ -19,14 +20,55 @@
 
 #include <ddprun/store.h>
 
+/* ---- what a turn may spend ---- */
+
+static bool work_is_bounded(const struct ddpi_kv *kv)
+{
+    return kv->limits.turn_work > 0;
+}
+
+void ddpi_kv_grant_work(struct ddpi_kv *kv)
+{
+    kv->work_left = kv->limits.turn_work;
+}
+
+bool ddpi_kv_take_work(struct ddpi_kv *kv)
+{
+    if (!work_is_bounded(kv))
+        return true;
+    if (kv->work_left == 0)
+        return false;
+    kv->work_left--;
+    return true;
+}
+
+bool ddpi_kv_take_small(struct ddpi_kv *kv, size_t *taken)
+{
+    return !work_is_bounded(kv) || ((*taken)++ < KV_SMALL && ddpi_kv_take_work(kv));
+}
+
+void ddpi_kv_spend_work(struct ddpi_kv *kv, size_t entries)
+{
+    kv->work_left -= entries < kv->work_left ? entries : kv->work_left;
+}
+
+/* ---- a request that is not answered at once ---- */
+
 enum {
     CHANGES_PER_ENTRY = 4, /* past changes that cost as much to look at as one entry */
 };
 
-static struct kv_work *work_in(struct ddpi_list *node)
-{
-    return ddpi_container_of(node, struct kv_work, of_line);
-}
+struct kv_work {
+    struct ddpi_list of_client; /* ddpi_kv_client::works */
+    struct ddpi_list of_line;   /* ddpi_kv::line */
+    struct ddpi_kv_client *client;
+    struct ddpi_message request;
+    struct ddpi_buf names; /* LIST: the names found so far */
+    uint32_t count;
+    struct kv_cursor cursor;
+    size_t key_len;
+    char key[]; /* with the scope */
+};
 
 static void forget_names(struct kv_work *work)
 {
@@ -41,15 +83,15 @@ static void join_line(struct ddpi_kv *kv, struct kv_work *work)
     kv->nworks++;
 }
 
-void ddpi_kv_leave_line(struct ddpi_kv *kv, struct kv_work *work)
+static void leave_line(struct ddpi_kv *kv, struct kv_work *work)
 {
     kv->nworks -= !ddpi_list_empty(&work->of_line);
     ddpi_list_remove(&work->of_line);
 }
 
-void ddpi_kv_work_destroy(struct ddpi_kv *kv, struct kv_work *work)
+static void work_destroy(struct ddpi_kv *kv, struct kv_work *work)
 {
-    ddpi_kv_leave_line(kv, work);
+    leave_line(kv, work);
     ddpi_list_remove(&work->of_client);
     work->client->nworks--;
     forget_names(work);
@@ -129,7 +171,8 @@ static ddp_status count_keys(struct ddpi_kv *kv, struct kv_work *work, struct dd
 
 /* ---- the line ---- */
 
-bool ddpi_kv_work_continue(struct ddpi_kv *kv, struct kv_work *work)
+/* Continues a list or a count: true if it is answered, and freed; else there is no work left. */
+static bool work_continue(struct ddpi_kv *kv, struct kv_work *work)
 {
     struct ddpi_message reply = {0};
     struct ddp_error err;
@@ -143,7 +186,7 @@ bool ddpi_kv_work_continue(struct ddpi_kv *kv, struct kv_work *work)
         reply = (struct ddpi_message){.status = status,
                                       .text = ddpi_bytes_of(err.msg, strlen(err.msg))};
     ddpi_kv_answer(kv, work->client, &reply, work->request.op, work->request.id);
-    ddpi_kv_work_destroy(kv, work);
+    work_destroy(kv, work);
     return true;
 }
 
@@ -152,7 +195,7 @@ static bool try_small(struct ddpi_kv *kv, struct kv_work *work)
 {
     size_t left = kv->work_left, most = left < KV_SMALL ? left : KV_SMALL;
     kv->work_left = most;
-    bool answered = ddpi_kv_work_continue(kv, work);
+    bool answered = work_continue(kv, work);
     kv->work_left += left - most;
     return answered;
 }
@@ -164,7 +207,7 @@ ddp_status ddpi_kv_list_or_count(struct ddpi_kv *kv, struct kv_call *call)
         return ddpi_error_nomem(&call->err, sizeof(*work) + call->key.len);
     call->parked = true;
     bool first = ddpi_list_empty(&kv->line);
-    if (first ? ddpi_kv_work_continue(kv, work) : try_small(kv, work))
+    if (first ? work_continue(kv, work) : try_small(kv, work))
         return DDP_OK;
     if (!first)
         forget_names(work);
@@ -177,8 +220,7 @@ ddp_status ddpi_kv_list_or_count(struct ddpi_kv *kv, struct kv_call *call)
 bool ddpi_kv_put_off(struct ddpi_kv *kv, struct kv_call *call, uint64_t changes)
 {
     uint64_t cost = changes / CHANGES_PER_ENTRY + 1;
-    bool affordable = !ddpi_kv_work_is_bounded(kv) ||
-                      (kv->work_left > 0 && ddpi_list_empty(&kv->line)) ||
+    bool affordable = !work_is_bounded(kv) || (kv->work_left > 0 && ddpi_list_empty(&kv->line)) ||
                       cost <= (kv->work_left < KV_SMALL ? kv->work_left : KV_SMALL);
     struct kv_work *work = affordable || call->again ? NULL : work_create(call);
     if (work != NULL) {
@@ -190,13 +232,49 @@ bool ddpi_kv_put_off(struct ddpi_kv *kv, struct kv_call *call, uint64_t changes)
     return false;
 }
 
-struct kv_work *ddpi_kv_line_head(const struct ddpi_kv *kv)
-{
-    return ddpi_list_empty(&kv->line) ? NULL : work_in(kv->line.next);
-}
-
 void ddpi_kv_drop_works(struct ddpi_kv *kv, struct ddpi_kv_client *client)
 {
     while (!ddpi_list_empty(&client->works))
-        ddpi_kv_work_destroy(kv, ddpi_container_of(client->works.next, struct kv_work, of_client));
+        work_destroy(kv, ddpi_container_of(client->works.next, struct kv_work, of_client));
+}
+
+/* ---- turns of the loop ---- */
+
+bool ddpi_kv_has_work(const struct ddpi_kv *kv)
+{
+    return !ddpi_list_empty(&kv->line) || ddpi_kv_has_gone(kv);
+}
+
+/* Dropping leaves half of the work to the requests that wait in the line. */
+static void drop_some(struct ddpi_kv *kv)
+{
+    size_t kept = ddpi_list_empty(&kv->line) ? 0 : kv->work_left / 2;
+    kv->work_left -= kept;
+    ddpi_kv_session_drop(kv);
+    ddpi_kv_drop_detached(kv);
+    kv->work_left += kept;
+}
+
+static void apply_again(struct ddpi_kv *kv, struct kv_work *work, uint64_t now_ms)
+{
+    struct kv_call call = {.client = work->client,
+                           .request = &work->request,
+                           .key = ddpi_bytes_of(work->key, work->key_len),
+                           .now_ms = now_ms,
+                           .again = true};
+    leave_line(kv, work);
+    ddpi_kv_serve(kv, &call);
+    work_destroy(kv, work);
+}
+
+void ddpi_kv_work(struct ddpi_kv *kv, uint64_t now_ms)
+{
+    drop_some(kv);
+    while (kv->work_left > 0 && !ddpi_list_empty(&kv->line)) {
+        struct kv_work *work = ddpi_container_of(kv->line.next, struct kv_work, of_line);
+        if (work->request.op == DDPI_OP_WATCH)
+            apply_again(kv, work, now_ms);
+        else if (!work_continue(kv, work))
+            return;
+    }
 }
