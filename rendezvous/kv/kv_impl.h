@@ -215,14 +215,4 @@ void ddpi_kv_renew_leases(struct ddpi_kv *kv, uint64_t now_ms);
 /* All entries are freed. */
 void ddpi_kv_session_finish(struct ddpi_kv *kv);
 
-/* ---- tcpstore_ops.c: operations that never wait ---- */
-
-/* DDPI_OPS_BEYOND_NATIVE (message.h) says what these do. */
-ddp_status ddpi_kv_compare_set(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_add_wrap(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_check(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_append(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_get_many(struct ddpi_kv *kv, struct kv_call *call);
-ddp_status ddpi_kv_set_many(struct ddpi_kv *kv, struct kv_call *call);
-
 #endif

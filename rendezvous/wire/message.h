@@ -21,7 +21,7 @@
  * None of them has a timeout.
  *
  *   COMPARE_SET  key, expected, value -> value: sets @value if the key has the value @expected, or
- *                if there is no key and @expected is empty (tcpstore_ops.c has the reply)
+ *                if there is no key and @expected is empty (kv/apply.c has the reply)
  *   ADD_WRAP     key, number -> number: reads the old value as strtoll does, and wraps around
  *   CHECK        keys -> DDP_E_NOT_FOUND if one of them is missing
  *   WAIT_EACH    keys: waits until each of them has existed, if only for a moment; replaces the
