@@ -76,14 +76,19 @@ void ddpi_kv_session_drop(struct ddpi_kv *kv)
 
 /* ---- their life ---- */
 
+/* @number is a uint64_t, or a token, which begins with one. */
+static struct kv_session *session_numbered(const struct ddpi_kv *kv, const void *number)
+{
+    struct ddpi_table_node *node = ddpi_table_find(&kv->sessions, number, sizeof(uint64_t));
+    return node != NULL ? ddpi_container_of(node, struct kv_session, node) : NULL;
+}
+
 /* A lease ends when ddpi_kv_expire() finds it: a request applied before that came in time. */
 static struct kv_session *session_with(const struct ddpi_kv *kv, struct ddpi_bytes token)
 {
     if (token.len != DDPI_SESSION_SIZE)
         return NULL;
-    struct ddpi_table_node *node = ddpi_table_find(&kv->sessions, token.data, sizeof(uint64_t));
-    struct kv_session *session =
-        node != NULL ? ddpi_container_of(node, struct kv_session, node) : NULL;
+    struct kv_session *session = session_numbered(kv, token.data);
     bool alive = session != NULL && !ddpi_kv_session_is_over(session);
     return alive && sodium_memcmp(session->token, token.data, token.len) == 0 ? session : NULL;
 }
@@ -177,18 +182,12 @@ ddp_status ddpi_kv_session_open(struct ddpi_kv *kv, struct kv_call *call)
     return DDP_OK;
 }
 
-static struct kv_session *session_numbered(const struct ddpi_kv *kv, uint64_t number)
-{
-    struct ddpi_table_node *node = ddpi_table_find(&kv->sessions, &number, sizeof number);
-    return node != NULL ? ddpi_container_of(node, struct kv_session, node) : NULL;
-}
-
 ddp_status ddpi_kv_session_restore(struct ddpi_kv *kv, uint64_t number, struct ddpi_bytes token,
                                    uint32_t lease_ms, uint64_t now_ms, struct ddp_error *err)
 {
     struct kv_session *session;
     if (token.len != DDPI_SESSION_SIZE || memcmp(token.data, &number, sizeof number) != 0 ||
-        session_numbered(kv, number) != NULL || lease_ms == 0 || lease_ms > DDP_STORE_LEASE_MAX_MS)
+        session_numbered(kv, &number) != NULL || lease_ms == 0 || lease_ms > DDP_STORE_LEASE_MAX_MS)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed session");
     /* No record says which account paid. The sessions of nodes matter most. */
     ddp_status status = session_create(kv, kv->reserve, number, lease_ms, now_ms, &session, err);
@@ -202,7 +201,7 @@ ddp_status ddpi_kv_session_restore(struct ddpi_kv *kv, uint64_t number, struct d
 ddp_status ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_entry *entry,
                                struct ddp_error *err)
 {
-    struct kv_session *session = session_numbered(kv, number);
+    struct kv_session *session = session_numbered(kv, &number);
     struct kv_tie *tie = ddpi_calloc(1, sizeof(*tie));
     bool cut_short = session == NULL && tie != NULL;
     if (cut_short)
