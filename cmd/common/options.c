@@ -4,13 +4,14 @@
 #include "options.h"
 
 #include "error.h"
+#include "near_name.h"
 #include "parse.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
-enum { NAME_MAX_LEN = 64, OPTIONS_MAX = 96, EDITS_MAX = 2, HELP_COLUMN = 34, HELP_WIDTH = 98 };
+enum { NAME_MAX_LEN = 64, OPTIONS_MAX = 96, HELP_COLUMN = 34, HELP_WIDTH = 98 };
 
 ddp_status option_text(const struct option *option, const char *text, void *field,
                        struct ddp_error *err)
@@ -85,59 +86,15 @@ static const char *value_mark(const struct option *option)
     return option->arg == NULL || value_is_optional(option) ? "" : "=";
 }
 
-static char with_dash(char c)
-{
-    return c == '_' ? '-' : c;
-}
-
-static bool name_begins(const char *full, const char *name, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        if (full[i] == '\0' || full[i] != with_dash(name[i]))
-            return false;
-    return true;
-}
-
-static size_t minimum(size_t a, size_t b, size_t c)
-{
-    size_t ab = a < b ? a : b;
-    return ab < c ? ab : c;
-}
-
-/* Levenshtein distance, one row at a time. */
-static size_t edit_distance(const char *a, const char *b, size_t b_len)
-{
-    size_t row[NAME_MAX_LEN + 1];
-    b_len = b_len < NAME_MAX_LEN ? b_len : NAME_MAX_LEN;
-    for (size_t j = 0; j <= b_len; j++)
-        row[j] = j;
-    for (size_t i = 1; *a != '\0'; a++, i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= b_len; j++) {
-            size_t above = row[j];
-            row[j] = minimum(above + 1, row[j - 1] + 1, diagonal + (*a != with_dash(b[j - 1])));
-            diagonal = above;
-        }
-    }
-    return row[b_len];
-}
-
-/* The option that may have been meant: it begins with @name, or is at most two edits away, of which
- * a short name has not got enough. NULL: none is like it. */
+/* The option that may have been meant by @name; NULL: none is like it. */
 static const struct option *nearest_option(const struct option_table *table, const char *name,
                                            size_t len)
 {
+    struct near_name near = near_name_begin(name, len);
     const struct option *best = NULL;
-    size_t least = len < 2 ? 0 : len < 4 ? 2 : EDITS_MAX + 1; /* more than it may be away */
-    for (size_t i = 0; i < table->count && least > 0; i++) {
-        const char *full = table->options[i].name;
-        size_t d = len > 2 && name_begins(full, name, len) ? 0 : edit_distance(full, name, len);
-        if (d < least) {
-            least = d;
+    for (size_t i = 0; i < table->count; i++)
+        if (near_name_try(&near, table->options[i].name))
             best = &table->options[i];
-        }
-    }
     return best;
 }
 

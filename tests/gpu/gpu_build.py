@@ -152,7 +152,7 @@ class Build:
             self.make_version()
             base, library = base_sources(), library_sources()
             perf = sources('cmd/perf/collectives') + [
-                ROOT / 'cmd/common/options.c', ROOT / 'tests/gpu/gpu_perf.c']
+                ROOT / 'cmd/common/near_name.c', ROOT / 'cmd/common/options.c', ROOT / 'tests/gpu/gpu_perf.c']
             device = [ROOT / 'tests' / name for name in ('gpu/device.c', 'lib/elements.c', 'lib/sample.c')]
             alone = [ROOT / 'tests/gpu' / name for name in
                      ('test_reduce_copy.c', 'bench_reduce_copy.c', 'free_memory.c', 'probe_driver.c',

@@ -342,7 +342,8 @@ class CommandLine(WithStore):
         for words, code, text in ((['--help'], 0, 'store'), (['-h'], 0, 'store'),
                                   (['--version'], 0, 'ddpctl 0.'), (['store', '--help'], 0, 'delete'),
                                   (['store', 'get', '-h'], 0, 'delete'),
-                                  (['shop'], USAGE, "'shop'"), ([], USAGE, "no verb is given")):
+                                  (['stauts'], USAGE, "unknown verb 'stauts'; did you mean 'status'? ("),
+                                  (['xyzzy'], USAGE, "unknown verb 'xyzzy'; 'ddpctl --help'"), ([], USAGE, "no verb is given")):
             with self.subTest(words):
                 done = subprocess.run([DDPCTL, *words], capture_output=True, text=True, env=self.env)
                 self.assertEqual(done.returncode, code)
