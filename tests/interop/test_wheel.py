@@ -94,7 +94,7 @@ class Wheel(DdprunCase):
         cls.addClassCleanup(shutil.rmtree, cls.place)
         env = clean_environment()
         quick = cls.place / 'quick.ini'
-        quick.write_text("[built-in options]\noptimization = '0'\n[project options]\ncuda = 'disabled'\n")
+        quick.write_text("[built-in options]\noptimization = '0'\ndebug = false\n[project options]\ncuda = 'disabled'\n")
         cls.must(run('make', 'wheel', f'WHEELS={cls.place}', cwd=ROOT, env=env | {
             'PIP_OPTIONS': f'--config-settings=setup-args=--native-file={quick}'}))
         cls.wheel, = cls.place.glob('*.whl')
