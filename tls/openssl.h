@@ -56,7 +56,6 @@
     X(ERR_reason_error_string)
 
 struct ddpi_openssl {
-    void *library;
 #define DDPI_OPENSSL_MEMBER(name) __typeof__(&name) name;
     DDPI_OPENSSL_MAP(DDPI_OPENSSL_MEMBER)
 #undef DDPI_OPENSSL_MEMBER

@@ -26,7 +26,6 @@
     X(MHD_queue_response)
 
 struct http_library {
-    void *library;
 #define HTTP_LIBRARY_MEMBER(name) __typeof__(&name) name;
     HTTP_LIBRARY_MAP(HTTP_LIBRARY_MEMBER)
 #undef HTTP_LIBRARY_MEMBER

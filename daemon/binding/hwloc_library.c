@@ -5,14 +5,9 @@
  */
 #include "hwloc_library.h"
 
-#include "error.h"
+#include "library.h"
 
-#include <dlfcn.h>
 #include <hwloc.h>
-#include <stddef.h>
-#include <string.h>
-
-#define LIBRARY "libhwloc.so.15"
 
 /* X(result, name after "hwloc_", parameters, arguments) */
 #define HWLOC_FUNCTION_MAP(X)                                                                      \
@@ -56,33 +51,21 @@ static struct hwloc_functions {
 #undef MEMBER
 } loaded;
 
-static const struct {
-    const char *name;
-    size_t offset; /* of the member in struct hwloc_functions */
-} rows[] = {
-#define ROW(result, name, parameters, arguments) \
-    {"hwloc_" #name, offsetof(struct hwloc_functions, name)},
-    HWLOC_FUNCTION_MAP(ROW)
-#undef ROW
+static const struct ddpi_symbol symbols[] = {
+#define SYMBOL(result, name, parameters, arguments) \
+    {"hwloc_" #name, offsetof(struct hwloc_functions, name), false},
+    HWLOC_FUNCTION_MAP(SYMBOL)
+#undef SYMBOL
 };
 
 ddp_status hwloc_library_load(struct ddp_error *err)
 {
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (library == NULL)
-        return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                              "--numa-binding needs %s, which cannot be loaded (%s); install it "
-                              "(Debian: libhwloc15)",
-                              LIBRARY, dlerror());
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        void *symbol = dlsym(library, rows[i].name);
-        if (symbol == NULL)
-            return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                                  "--numa-binding needs a newer hwloc: the installed %s has no %s",
-                                  LIBRARY, rows[i].name);
-        memcpy((char *)&loaded + rows[i].offset, &symbol, sizeof symbol);
-    }
-    return DDP_OK;
+    static const struct ddpi_library library = {.soname = "libhwloc.so.15",
+                                                .user = "--numa-binding",
+                                                .product = "",
+                                                .newer = "a newer hwloc:",
+                                                .package = "libhwloc15"};
+    return ddpi_library_load(&library, symbols, sizeof symbols / sizeof *symbols, &loaded, err);
 }
 
 #define FORWARD(result, name, parameters, arguments) \

@@ -4,6 +4,7 @@
 #include "nvml_library.h"
 
 #include "error.h"
+#include "library.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -12,15 +13,11 @@
 
 #define LIBRARY "libnvidia-ml.so.1"
 
-static const struct {
-    const char *name;
-    bool needed;
-    size_t offset; /* of the member in struct nvml_library */
-} rows[] = {
-#define ROW(member, name, needed, parameters) \
-    {#name, needed, offsetof(struct nvml_library, member)},
-    NVML_LIBRARY_FUNCTION_MAP(ROW)
-#undef ROW
+static const struct ddpi_symbol symbols[] = {
+#define SYMBOL(member, name, needed, parameters) \
+    {#name, offsetof(struct nvml_library, member), !(needed)},
+    NVML_LIBRARY_FUNCTION_MAP(SYMBOL)
+#undef SYMBOL
 };
 
 static ddp_status say_absent(const char *why, struct ddp_error *err)
@@ -53,17 +50,15 @@ static ddp_status nvml_failed(void *library, nvml_library_result result, const c
 
 ddp_status nvml_library_open(struct nvml_library *nvml, struct ddp_error *err)
 {
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void *library = ddpi_library_open(LIBRARY);
     if (library == NULL)
         return say_absent(dlerror(), err);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        void *symbol = dlsym(library, rows[i].name);
-        if (symbol == NULL && rows[i].needed)
-            return ddpi_error_set(err, DDP_E_SYSTEM,
-                                  "%s has no function %s; a driver for CUDA 11 or later is needed",
-                                  LIBRARY, rows[i].name);
-        memcpy((char *)nvml + rows[i].offset, &symbol, sizeof symbol);
-    }
+    const char *missing =
+        ddpi_library_find(library, symbols, sizeof symbols / sizeof *symbols, nvml);
+    if (missing != NULL)
+        return ddpi_error_set(err, DDP_E_SYSTEM,
+                              "%s has no function %s; a driver for CUDA 11 or later is needed",
+                              LIBRARY, missing);
     nvml_library_result result = nvml->init();
     return result == NVML_LIBRARY_SUCCESS ? DDP_OK
                                           : nvml_failed(library, result, "it does not start", err);

@@ -6,8 +6,8 @@
 #include "perf_coll_nccl.h"
 
 #include "error.h"
+#include "library.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 typedef struct nccl_comm *nccl_comm;
@@ -51,25 +51,16 @@ static const int dtypes[] = {
 static const int ops[] = {
     [DDP_SUM] = 0, [DDP_PRODUCT] = 1, [DDP_MAX] = 2, [DDP_MIN] = 3, [DDP_AVERAGE] = 4};
 
-/* The library is never unloaded, as its threads may live on. */
 static bool nccl_load(struct nccl *nccl)
 {
-    static const struct {
-        const char *name;
-        size_t offset;
-    } functions[] = {
-#define NCCL_FUNCTION(member, name, parameters) {#name, offsetof(struct nccl, member)},
-        NCCL_MAP(NCCL_FUNCTION)
-#undef NCCL_FUNCTION
+    static const struct ddpi_symbol symbols[] = {
+#define NCCL_SYMBOL(member, name, parameters) {#name, offsetof(struct nccl, member), false},
+        NCCL_MAP(NCCL_SYMBOL)
+#undef NCCL_SYMBOL
     };
-    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    for (size_t i = 0; library != NULL && i < sizeof functions / sizeof *functions; i++) {
-        void *symbol = dlsym(library, functions[i].name);
-        if (symbol == NULL)
-            return false;
-        memcpy((char *)nccl + functions[i].offset, &symbol, sizeof symbol);
-    }
-    return library != NULL;
+    void *library = ddpi_library_open("libnccl.so.2");
+    return library != NULL &&
+           ddpi_library_find(library, symbols, sizeof symbols / sizeof *symbols, nccl) == NULL;
 }
 
 static bool each_has_own_device(const struct coll_rank *rank)

@@ -33,7 +33,6 @@
 
 /* The members are in parentheses where they are called: some names are macros, too. */
 struct ddpi_etcd_library {
-    void *library;
 #define DDPI_ETCD_LIBRARY_MEMBER(name) __typeof__(&(name)) name;
     DDPI_ETCD_LIBRARY_MAP(DDPI_ETCD_LIBRARY_MEMBER)
 #undef DDPI_ETCD_LIBRARY_MEMBER

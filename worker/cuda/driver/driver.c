@@ -8,6 +8,7 @@
 #include "driver.h"
 
 #include "error.h"
+#include "library.h"
 
 #include <dlfcn.h>
 #include <stdarg.h>
@@ -109,8 +110,7 @@ static ddp_status driver_start(const struct ddpi_cuda *cuda, struct ddp_error *e
 
 ddp_status ddpi_cuda_init(struct ddpi_cuda *cuda, struct ddp_error *err)
 {
-    /* Never unload it: the driver has threads of its own, which need its code. */
-    struct ddpi_cuda fresh = {.library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)};
+    struct ddpi_cuda fresh = {.library = ddpi_library_open(LIBRARY)};
     if (fresh.library == NULL)
         return ddpi_error_set(
             err, DDP_E_UNSUPPORTED,
