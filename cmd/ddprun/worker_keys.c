@@ -8,29 +8,23 @@
 #include "worker_keys.h"
 
 #include "error.h"
+#include "memory_file.h"
 #include "token_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 static ddp_status worker_key_seal(const char *line, int *ret_fd, struct ddp_error *err)
 {
-    size_t len = strlen(line);
-    int fd = memfd_create("ddprun-key", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd >= 0 && write(fd, line, len) == (ssize_t)len &&
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) == 0) {
+    int fd = ddpi_memory_file_keep("ddprun-key", line, strlen(line));
+    if (fd >= 0) {
         *ret_fd = fd;
         return DDP_OK;
     }
     ddp_status status = ddpi_error_sys(err, errno, "cannot make a key for the workers");
     if (err->sys_errno == EFBIG)
         ddpi_error_advise(err, status, "raise the limit on file sizes with 'ulimit -f'");
-    if (fd >= 0)
-        close(fd);
     return status;
 }
 

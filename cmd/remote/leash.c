@@ -7,6 +7,7 @@
 #include "error.h"
 #include "head_command.h"
 #include "leash_text.h"
+#include "memory_file.h"
 #include "proof.h"
 #include "version.h"
 
@@ -17,7 +18,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,15 +35,13 @@ static ddp_status keep_token(struct leash *leash, char *hex, struct ddp_error *e
     size_t len = strlen(hex);
     if (len == 0)
         return DDP_OK;
-    int fd = memfd_create("ddprun-token", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    bool ok =
-        fd >= 0 && write(fd, hex, len) == (ssize_t)len && write(fd, "\n", 1) == 1 &&
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) == 0 &&
-        dup3(fd, HEAD_TOKEN_FD, O_CLOEXEC) == HEAD_TOKEN_FD;
+    hex[len] = '\n';
+    int fd = ddpi_memory_file_keep("ddprun-token", hex, len + 1);
+    bool ok = fd >= 0 && dup3(fd, HEAD_TOKEN_FD, O_CLOEXEC) == HEAD_TOKEN_FD;
     ddp_status status = ok ? DDP_OK : ddpi_error_sys(err, errno, "cannot keep the token");
     if (fd >= 0 && fd != HEAD_TOKEN_FD)
         close(fd);
-    ddpi_wipe(hex, len);
+    ddpi_wipe(hex, len + 1);
     if (ok)
         leash->token_fd = HEAD_TOKEN_FD;
     return status;

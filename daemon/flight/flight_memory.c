@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "mem.h"
+#include "memory_file.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -40,24 +41,12 @@ void flight_memory_close(struct flight_memory *memory)
 }
 
 /* Pages are allocated as they are used. Nobody can change the size, so reading never fails. */
-static int make_sealed(size_t size)
-{
-    int fd = memfd_create("ddprun-flight", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd >= 0 && ftruncate(fd, (off_t)size) == 0 &&
-        fcntl(fd, F_ADD_SEALS, DDPI_FLIGHT_SEALS) == 0)
-        return fd;
-    if (fd >= 0)
-        close(fd);
-    return 0;
-}
-
 int flight_memory_make(struct flight_memory *memory, uint32_t local_rank)
 {
-    if (memory->records == 0)
-        return 0;
+    int fd;
     size_t size = ddpi_flight_size(memory->records);
-    int fd = make_sealed(size);
-    if (fd == 0)
+    if (memory->records == 0 ||
+        ddpi_memory_file_make("ddprun-flight", size, 0, DDPI_FLIGHT_SEALS, &fd, NULL) != DDP_OK)
         return 0;
     void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (mapped == MAP_FAILED) {

@@ -5,6 +5,7 @@
 #include "death_watch.h"
 
 #include "life_slot.h"
+#include "memory_file.h"
 #include "thread.h"
 
 #include <errno.h>
@@ -82,15 +83,11 @@ static void on_death_news(uv_async_t *async)
 static bool make_page(struct death_watch *watch, uint32_t count)
 {
     watch->page_size = count * sizeof *watch->page;
-    int fd = memfd_create("ddprun-life", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd < 0)
+    if (ddpi_memory_file_make("ddprun-life", watch->page_size, watch->page_size, DDPI_LIFE_SEALS,
+                              &watch->fd, NULL) != DDP_OK)
         return false;
-    watch->fd = fd;
-    if (fallocate(watch->fd, 0, 0, (off_t)watch->page_size) == 0 &&
-        fcntl(watch->fd, F_ADD_SEALS, DDPI_LIFE_SEALS) == 0) {
-        void *page = mmap(NULL, watch->page_size, PROT_READ | PROT_WRITE, MAP_SHARED, watch->fd, 0);
-        watch->page = page != MAP_FAILED ? page : NULL;
-    }
+    void *page = mmap(NULL, watch->page_size, PROT_READ | PROT_WRITE, MAP_SHARED, watch->fd, 0);
+    watch->page = page != MAP_FAILED ? page : NULL;
     return watch->page != NULL;
 }
 

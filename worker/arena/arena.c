@@ -153,8 +153,8 @@ ddp_status ddpi_arena_create(uint32_t nranks, bool crowded, struct ddpi_arena **
     struct ddpi_arena *arena = arena_new(nranks, err);
     if (arena == NULL)
         return DDP_E_NOMEM;
-    ddp_status status =
-        ddpi_memory_file_make("ddprun-arena", arena->file_size, arena->large_at, &arena->fd, err);
+    ddp_status status = ddpi_memory_file_make("ddprun-arena", arena->file_size, arena->large_at,
+                                              DDPI_SEALS_GROWING, &arena->fd, err);
     if (status == DDP_OK)
         status = map_file(arena, err);
     if (status != DDP_OK) {

@@ -430,7 +430,8 @@ static bool map_foreign(struct window *window, const struct ddpi_window_file *fi
     bool is_place = window->at >= file->from && window->at % UNIT == 0 &&
                     window->room % UNIT == 0 && window->room > 0 && window->at <= MOST &&
                     window->room <= MOST;
-    return is_place && ddpi_memory_file_has(file->fd, window->at + window->room) &&
+    return is_place &&
+           ddpi_memory_file_has(file->fd, window->at + window->room, DDPI_SEALS_GROWING) &&
            ddpi_memory_file_map(file->fd, window->at, window->room, &window->map, &err) == DDP_OK &&
            keep_from_children(window, &err) == DDP_OK;
 }

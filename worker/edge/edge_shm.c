@@ -16,14 +16,12 @@
 #include "error.h"
 #include "list.h"
 #include "mem.h"
+#include "memory_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {
@@ -31,7 +29,6 @@ enum {
     HEADER_SIZE = 64 * 1024, /* a multiple of every page size */
     FILE_SIZE = HEADER_SIZE + 2 * RING_SIZE,
     MAP_SIZE = HEADER_SIZE + 4 * RING_SIZE,
-    SEALS = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL,
 };
 
 /* Positions count all bytes since the start; modulo RING_SIZE they are offsets. Each has one writer
@@ -83,42 +80,14 @@ static ddp_status map_file(struct ddpi_shm_segment *segment, struct ddp_error *e
     return DDP_OK;
 }
 
-static ddp_status fill_and_seal(int fd, struct ddp_error *err)
-{
-    int error = posix_fallocate(fd, 0, FILE_SIZE);
-    if (error != 0)
-        return ddpi_error_sys(err, error, "get %d bytes of shared memory", FILE_SIZE);
-    if (fcntl(fd, F_ADD_SEALS, SEALS) != 0)
-        return ddpi_error_sys(err, errno, "seal shared memory");
-    return DDP_OK;
-}
-
-/* Above this limit the kernel sends a signal that kills. */
-static ddp_status check_limit(struct ddp_error *err)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY ||
-        limit.rlim_cur >= FILE_SIZE)
-        return DDP_OK;
-    return ddpi_error_set(err, DDP_E_SYSTEM,
-                          "shared memory counts as a file of %d bytes, and process %d may write "
-                          "files of %llu (RLIMIT_FSIZE): raise that with 'ulimit -f'",
-                          FILE_SIZE, getpid(), (unsigned long long)limit.rlim_cur);
-}
-
 ddp_status ddpi_shm_create(struct ddpi_shm_segment **ret_segment, struct ddp_error *err)
 {
-    ddp_status status = check_limit(err);
-    if (status != DDP_OK)
-        return status;
     struct ddpi_shm_segment *segment = ddpi_calloc(1, sizeof *segment);
     if (segment == NULL)
         return ddpi_error_nomem(err, sizeof *segment);
-    segment->fd = memfd_create("ddprun-edge", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (segment->fd < 0)
-        status = ddpi_error_sys(err, errno, "make shared memory");
-    else
-        status = fill_and_seal(segment->fd, err);
+    segment->fd = -1;
+    ddp_status status = ddpi_memory_file_make("ddprun-edge", FILE_SIZE, FILE_SIZE, DDPI_SEALS_FIXED,
+                                              &segment->fd, err);
     if (status == DDP_OK)
         status = map_file(segment, err);
     if (status != DDP_OK) {
@@ -137,14 +106,11 @@ ddp_status ddpi_shm_attach(int fd, struct ddpi_shm_segment **ret_segment, struct
         return ddpi_error_nomem(err, sizeof *segment);
     }
     segment->fd = fd;
-    struct stat info;
-    ddp_status status;
-    int seals = fcntl(fd, F_GET_SEALS);
-    if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &info) != 0 || info.st_size != FILE_SIZE)
-        status = ddpi_error_set(err, DDP_E_PROTOCOL,
-                                "the shared memory that was received is not a ddprun edge");
-    else
-        status = map_file(segment, err);
+    ddp_status status = ddpi_memory_file_has(fd, FILE_SIZE, DDPI_SEALS_FIXED)
+                            ? map_file(segment, err)
+                            : ddpi_error_set(err, DDP_E_PROTOCOL,
+                                             "the shared memory that was received is not a ddprun "
+                                             "edge");
     if (status != DDP_OK) {
         ddpi_shm_destroy(segment);
         return status;

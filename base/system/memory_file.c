@@ -13,10 +13,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-enum {
-    SEALS = F_SEAL_SHRINK | F_SEAL_SEAL,
-    STRETCH = 32 * 1024 * 1024, /* bytes that are allocated at once */
-};
+enum { STRETCH = 32 * 1024 * 1024 }; /* bytes that are allocated at once */
 
 /* Above this limit the kernel sends a signal that kills. */
 static ddp_status check_limit(size_t size, struct ddp_error *err)
@@ -31,17 +28,17 @@ static ddp_status check_limit(size_t size, struct ddp_error *err)
                           size, getpid(), (unsigned long long)limit.rlim_cur);
 }
 
-static ddp_status fill_file(int fd, size_t size, size_t now, struct ddp_error *err)
+static ddp_status fill_file(int fd, size_t size, size_t now, int seals, struct ddp_error *err)
 {
     if (ftruncate(fd, (off_t)size) != 0)
         return ddpi_error_sys(err, errno, "size shared memory to %zu bytes", size);
     ddp_status status = now > 0 ? ddpi_memory_file_allocate(fd, 0, now, err) : DDP_OK;
-    if (status == DDP_OK && fcntl(fd, F_ADD_SEALS, SEALS) != 0)
+    if (status == DDP_OK && fcntl(fd, F_ADD_SEALS, seals) != 0)
         status = ddpi_error_sys(err, errno, "seal shared memory");
     return status;
 }
 
-ddp_status ddpi_memory_file_make(const char *name, size_t size, size_t now, int *ret_fd,
+ddp_status ddpi_memory_file_make(const char *name, size_t size, size_t now, int seals, int *ret_fd,
                                  struct ddp_error *err)
 {
     ddp_status status = check_limit(size, err);
@@ -50,7 +47,7 @@ ddp_status ddpi_memory_file_make(const char *name, size_t size, size_t now, int 
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return ddpi_error_sys(err, errno, "make shared memory");
-    status = fill_file(fd, size, now, err);
+    status = fill_file(fd, size, now, seals, err);
     if (status == DDP_OK)
         *ret_fd = fd;
     else
@@ -58,17 +55,29 @@ ddp_status ddpi_memory_file_make(const char *name, size_t size, size_t now, int 
     return status;
 }
 
-bool ddpi_memory_file_has(int fd, size_t size)
+int ddpi_memory_file_keep(const char *name, const void *bytes, size_t len)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0 || (write(fd, bytes, len) == (ssize_t)len &&
+                   fcntl(fd, F_ADD_SEALS, DDPI_SEALS_FIXED | F_SEAL_WRITE) == 0))
+        return fd;
+    int error = errno;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+bool ddpi_memory_file_has(int fd, size_t size, int seals)
 {
     struct stat info;
-    int seals = fcntl(fd, F_GET_SEALS);
-    return seals >= 0 && (seals & SEALS) == SEALS && fstat(fd, &info) == 0 &&
+    int found = fcntl(fd, F_GET_SEALS);
+    return found >= 0 && (found & seals) == seals && fstat(fd, &info) == 0 &&
            info.st_size >= (off_t)size;
 }
 
 ddp_status ddpi_memory_file_check(int fd, size_t size, const char *what, struct ddp_error *err)
 {
-    if (!ddpi_memory_file_has(fd, size))
+    if (!ddpi_memory_file_has(fd, size, DDPI_SEALS_GROWING))
         return ddpi_error_set(err, DDP_E_PROTOCOL,
                               "the shared memory that was received is not for %s", what);
     return check_limit(size, err);
