@@ -49,4 +49,14 @@ static inline void ddpi_list_remove(struct ddpi_list *node)
     ddpi_list_init(node);
 }
 
+/* Append all nodes of @from to @to, in their order; @from is empty then. */
+static inline void ddpi_list_move_all(struct ddpi_list *to, struct ddpi_list *from)
+{
+    while (!ddpi_list_empty(from)) {
+        struct ddpi_list *node = from->next;
+        ddpi_list_remove(node);
+        ddpi_list_append(to, node);
+    }
+}
+
 #endif

@@ -61,8 +61,7 @@ static void on_tasks_ended(uv_async_t *async)
     struct ddpi_list news;
     ddpi_list_init(&news);
     pthread_mutex_lock(&spawner->lock);
-    while (!ddpi_list_empty(&spawner->ended))
-        ddpi_list_append(&news, &take_first_task(&spawner->ended)->of_spawner);
+    ddpi_list_move_all(&news, &spawner->ended);
     pthread_mutex_unlock(&spawner->lock);
     while (!ddpi_list_empty(&news))
         spawner->done(spawner->ctx, take_first_task(&news));

@@ -365,11 +365,7 @@ ddp_status ddpi_etcd_batch_take(struct ddpi_etcd_batch *batch, const struct ddpi
         last->forget = batch->forgotten = mark->floor;
         drop_past(batch, last);
     }
-    while (!ddpi_list_empty(&batch->chunks)) {
-        struct ddpi_list *first = batch->chunks.next;
-        ddpi_list_remove(first);
-        ddpi_list_append(ret, first);
-    }
+    ddpi_list_move_all(ret, &batch->chunks);
     batch->closed_size = 0;
     return DDP_OK;
 }

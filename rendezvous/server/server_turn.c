@@ -90,15 +90,6 @@ static void for_outputs(struct ddpi_server *server, void (*act)(struct ddpi_conn
         act(ddpi_container_of(node, struct ddpi_conn, of_dirty));
 }
 
-static void move_all(struct ddpi_list *from, struct ddpi_list *to)
-{
-    while (!ddpi_list_empty(from)) {
-        struct ddpi_list *node = from->next;
-        ddpi_list_remove(node);
-        ddpi_list_append(to, node);
-    }
-}
-
 static void on_committed(void *ctx, const struct ddp_error *why)
 {
     struct ddpi_server *server = ctx;
@@ -113,7 +104,7 @@ static void on_committed(void *ctx, const struct ddp_error *why)
     if (server->turn.beginning)
         return; /* all output may leave: the caller goes on */
     for_outputs(server, ddpi_conn_free_covered);
-    move_all(&server->requests.withheld, &server->requests.dirty);
+    ddpi_list_move_all(&server->requests.dirty, &server->requests.withheld);
     ddpi_server_settle(server);
 }
 
@@ -151,7 +142,7 @@ static void flush_connections(struct ddpi_server *server)
     bool may = may_answer(server);
     bool all = ddpi_server_may_answer_all(server);
     if (all)
-        move_all(&server->requests.withheld, &server->requests.dirty);
+        ddpi_list_move_all(&server->requests.dirty, &server->requests.withheld);
     while (!ddpi_list_empty(&server->requests.dirty)) {
         struct ddpi_conn *conn =
             ddpi_container_of(server->requests.dirty.next, struct ddpi_conn, of_dirty);

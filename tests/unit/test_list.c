@@ -1,5 +1,5 @@
 /*
- * test_list.c - the intrusive list: order, removing while walking, removing twice.
+ * test_list.c - the intrusive list: order, removing while walking, removing twice, moving all.
  */
 #include "check_main.h"
 #include "list.h"
@@ -85,6 +85,28 @@ START_TEST(the_safe_walk_allows_removing)
 }
 END_TEST
 
+START_TEST(all_nodes_move_to_the_end_of_another_list)
+{
+    struct ddpi_list to, from, empty;
+    struct item items[5];
+    fill(&to, items, 2);
+    ddpi_list_init(&from);
+    ddpi_list_init(&empty);
+    for (int i = 2; i < 5; i++) {
+        items[i].value = i;
+        ddpi_list_append(&from, &items[i].link);
+    }
+    ddpi_list_move_all(&to, &from);
+    assert_reads(&to, "01234");
+    assert_reads(&from, "");
+    ddpi_list_move_all(&to, &empty);
+    assert_reads(&to, "01234");
+    ddpi_list_move_all(&empty, &to);
+    assert_reads(&empty, "01234");
+    assert_reads(&to, "");
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("list");
@@ -92,6 +114,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, order_is_that_of_appending);
     tcase_add_test(tcase, any_node_can_be_removed_and_comes_back_last);
     tcase_add_test(tcase, the_safe_walk_allows_removing);
+    tcase_add_test(tcase, all_nodes_move_to_the_end_of_another_list);
     suite_add_tcase(suite, tcase);
     return suite;
 }

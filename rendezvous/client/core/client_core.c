@@ -236,15 +236,6 @@ static bool is_refusal(const struct ddpi_client *client, ddp_status status)
             status == DDP_E_UNSUPPORTED);
 }
 
-static void move_all(struct ddpi_list *to, struct ddpi_list *from)
-{
-    while (!ddpi_list_empty(from)) {
-        struct ddpi_list *node = from->next;
-        ddpi_list_remove(node);
-        ddpi_list_append(to, node);
-    }
-}
-
 void ddpi_client_lost(struct ddpi_client *client, const struct ddp_error *err, uint64_t now_ms)
 {
     const struct ddp_error why = *err; /* the hooks below may change what @err points to */
@@ -256,7 +247,7 @@ void ddpi_client_lost(struct ddpi_client *client, const struct ddp_error *err, u
     client->refused = last && is_refusal(client, why.status);
     ddpi_request_queue_requeue(&client->requests, &unsure);
     if (client->refused)
-        move_all(&refused, &client->requests.queued);
+        ddpi_list_move_all(&refused, &client->requests.queued);
     forget_connection(client);
     struct ddp_error unsure_why;
     ddpi_error_set(&unsure_why, DDP_E_CLOSED, "the server may have executed it: %s", err->msg);
