@@ -25,7 +25,17 @@ static uint64_t boottime_us(void *ctx)
     return clock_ns(CLOCK_BOOTTIME) / 1000;
 }
 
-uint64_t ddpi_now_ns(void)
+uint64_t ddpi_monotonic_ms(void)
+{
+    return clock_ns(CLOCK_MONOTONIC) / 1000000;
+}
+
+uint64_t ddpi_monotonic_us(void)
+{
+    return clock_ns(CLOCK_MONOTONIC) / 1000;
+}
+
+uint64_t ddpi_monotonic_ns(void)
 {
     return clock_ns(CLOCK_MONOTONIC);
 }

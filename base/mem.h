@@ -25,6 +25,12 @@ char *ddpi_asprintf(const char *format, ...)
 /* NULL is allowed. */
 void ddpi_free(void *ptr);
 
+/* The first multiple of @unit that is not below @size. */
+static inline size_t ddpi_round_up(size_t size, size_t unit)
+{
+    return (size + unit - 1) / unit * unit;
+}
+
 /* For a large local variable of a function in a hurry, which is written before it is read: the
  * compiler sets all others to zero (-ftrivial-auto-var-init). */
 #if defined(__has_attribute) && __has_attribute(uninitialized)

@@ -46,6 +46,13 @@ int ddpi_thread_start(pthread_t *ret_thread, size_t stack_size, void *(*run)(voi
     return sys_errno;
 }
 
+int ddpi_thread_unblock_signals(void)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    return sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 void ddpi_thread_ask_short_slices(void)
 {
     struct scheduling own = {.size = sizeof own};

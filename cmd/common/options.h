@@ -56,6 +56,12 @@ struct option_table {
                   const char *text);
 };
 
+/* Whether an option with a text was given one, which an empty default is not. */
+static inline bool option_given(const char *text)
+{
+    return text != NULL && *text != '\0';
+}
+
 /* Parsers of const char *, bool, uint32_t, and uint64_t milliseconds (bare numbers are seconds). */
 ddp_status option_text(const struct option *, const char *, void *, struct ddp_error *);
 ddp_status option_switch(const struct option *, const char *, void *, struct ddp_error *);

@@ -37,11 +37,6 @@ struct client {
     struct ddp_error err;
 };
 
-static uint64_t bench_now_us(void)
-{
-    return ddpi_now_us(&ddpi_clock_monotonic);
-}
-
 static ddp_status bench_ask(struct client *client, uint64_t request, bool set)
 {
     const struct bench *bench = client->bench;
@@ -65,11 +60,11 @@ static void *run_client(void *arg)
     struct bench *bench = client->bench;
     for (uint64_t i = 0; client->status == DDP_OK && i < KEYS_EACH; i++) /* not counted */
         client->status = bench_ask(client, i, true);
-    uint64_t begin = bench_now_us(), before = begin, after = begin;
+    uint64_t begin = ddpi_monotonic_us(), before = begin, after = begin;
     for (uint64_t i = 0; client->status == DDP_OK && !atomic_load(&bench->stop); i++) {
         bool set = *bench->op == 's' || (*bench->op == 'm' && i % 2 == 0);
         client->status = bench_ask(client, i, set);
-        after = bench_now_us();
+        after = ddpi_monotonic_us();
         perf_histogram_add(&client->latencies, after - before);
         before = after;
     }
@@ -200,7 +195,7 @@ ddp_status ddpctl_run_bench(struct ddpctl_call *call, struct ddp_error *err)
                           .op = ops[given->op != UINT32_MAX ? given->op : 0]};
     uint32_t count = given->clients > 0 ? given->clients : 1;
     snprintf(bench.prefix, sizeof bench.prefix, "ddpctl-bench/%d-%" PRIx64 "/", (int)getpid(),
-             bench_now_us());
+             ddpi_monotonic_us());
     struct client *clients = ddpi_calloc(count, sizeof *clients);
     bench.value = ddpi_calloc(1, bench.value_len + 1);
     ddp_status status = clients != NULL && bench.value != NULL

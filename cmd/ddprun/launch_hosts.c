@@ -55,11 +55,6 @@ struct launch {
     char id[HOST_UUID_SIZE];
 };
 
-static bool given(const char *text)
-{
-    return text != NULL && *text != '\0';
-}
-
 /* ---- the hosts ---- */
 
 static ddp_status read_hostfile(struct launch *launch, const char *path, struct ddp_error *err)
@@ -80,14 +75,14 @@ static ddp_status read_hostfile(struct launch *launch, const char *path, struct 
 static ddp_status read_hosts(struct launch *launch, const struct ddprun_options *options,
                              struct ddp_error *err)
 {
-    bool listed = given(options->hosts), filed = given(options->hostfile);
-    if (listed + filed + given(options->discovery) > 1)
+    bool listed = option_given(options->hosts), filed = option_given(options->hostfile);
+    if (listed + filed + option_given(options->discovery) > 1)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--hosts, --hostfile and --host-discovery-script each name the hosts "
                               "of the job; give one of them");
-    if (given(options->discovery))
+    if (option_given(options->discovery))
         return program_find(options->discovery, &launch->discovery_path, err);
-    if (given(options->include) && given(options->exclude))
+    if (option_given(options->include) && option_given(options->exclude))
         return ddpi_error_set(err, DDP_E_INVALID, "give --include or --exclude, not both");
     ddp_status status = filed ? read_hostfile(launch, options->hostfile, err)
                               : host_list_add(&launch->hosts, options->hosts, err);
@@ -95,7 +90,8 @@ static ddp_status read_hosts(struct launch *launch, const struct ddprun_options 
         return filed ? status : ddpi_error_wrap(err, status, "--hosts");
     status = host_list_choose(&launch->hosts, options->include, options->exclude, err);
     if (status != DDP_OK)
-        return ddpi_error_wrap(err, status, given(options->include) ? "--include" : "--exclude");
+        return ddpi_error_wrap(err, status,
+                               option_given(options->include) ? "--include" : "--exclude");
     if (options->np > 0)
         status = host_list_limit(&launch->hosts, options->np, err);
     return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "-np");
@@ -107,14 +103,14 @@ static ddp_status decide_nodes(struct launch *launch, const struct ddprun_option
     uint32_t count = (uint32_t)launch->hosts.count;
     uint32_t min = count, max = count;
     bool asked = options->min_nodes > 0;
-    if (given(options->discovery)) {
+    if (option_given(options->discovery)) {
         min = asked ? options->min_nodes : 1;
         max = asked ? options->max_nodes : NODES_AT_MOST;
     } else if (asked) {
         min = options->min_nodes;
         max = options->max_nodes < count ? options->max_nodes : count;
     }
-    if (!given(options->discovery) && min > count)
+    if (!option_given(options->discovery) && min > count)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--nnodes asks for %u nodes, but only %u host%s listed", min, count,
                               count == 1 ? " is" : "s are");
@@ -154,7 +150,7 @@ static ddp_status decide_store(struct launch *launch, const struct ddprun_option
                                struct ddp_error *err)
 {
     bool local = true;
-    if (given(options->local_addr)) {
+    if (option_given(options->local_addr)) {
         snprintf(launch->store_host, sizeof launch->store_host, "%s", options->local_addr);
         return DDP_OK;
     }
@@ -189,7 +185,7 @@ static ddp_status read_token(struct launch *launch, const struct ddprun_options 
     if (options->auth == DDPI_SERVER_AUTH_NEVER)
         return DDP_OK;
     ddp_status status = DDP_OK;
-    if (!given(options->token_file))
+    if (!option_given(options->token_file))
         status = ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &path, err);
     if (status != DDP_OK)
         return ddpi_error_advise(err, status, "name a file by --token-file, or give --no-auth");
@@ -254,7 +250,7 @@ static ddp_status find_self(struct launch *launch, struct ddp_error *err)
 static ddp_status make_command(struct launch *launch, const struct ddprun_options *options,
                                char **words, size_t nwords, char **operands, struct ddp_error *err)
 {
-    bool named = given(options->rdzv_id);
+    bool named = option_given(options->rdzv_id);
     launch->words = ddpi_calloc(nwords + 1, sizeof *launch->words);
     if (launch->words == NULL)
         return ddpi_error_nomem(err, nwords * sizeof *launch->words);
@@ -266,7 +262,7 @@ static ddp_status make_command(struct launch *launch, const struct ddprun_option
                               "--rdzv-id: '%s' cannot be the name of a job: use 1 to %d characters "
                               "of [A-Za-z0-9._-], the first not '.'",
                               options->rdzv_id, DDPI_JOB_MAX);
-    bool plain = given(options->line_template) || options->no_prefix;
+    bool plain = option_given(options->line_template) || options->no_prefix;
     host_name(launch->this_host, sizeof launch->this_host);
     launch->command.launcher = launch->launcher;
     launch->command.this_host = launch->this_host;
@@ -282,7 +278,8 @@ static ddp_status make_command(struct launch *launch, const struct ddprun_option
 
 static ddp_status check_together(const struct ddprun_options *options, struct ddp_error *err)
 {
-    if (options->standalone || options->rdzv_endpoints.count > 0 || given(options->master_addr))
+    if (options->standalone || options->rdzv_endpoints.count > 0 ||
+        option_given(options->master_addr))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "a list of hosts comes with a store of its own: leave out "
                               "--standalone, --rdzv-endpoint and --master-addr");

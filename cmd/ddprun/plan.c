@@ -26,11 +26,6 @@ enum {
     FILES_OF_WORKER = 5,  /* two pipes, pidfd, connection to our store, PMI socket */
 };
 
-static bool given(const char *text)
-{
-    return text != NULL && *text != '\0';
-}
-
 static bool endpoint_given(const struct ddprun_options *options)
 {
     return options->rdzv_endpoints.count > 0 && !options->standalone;
@@ -80,7 +75,7 @@ static ddp_status plan_signals(struct agent_config *agent, const struct ddprun_o
 /* A job of one node gets a random id, unless it has a name or its static backend an address. */
 static void plan_identity(struct plan *plan, const struct ddprun_options *options)
 {
-    bool named = given(options->rdzv_id) && !options->standalone;
+    bool named = option_given(options->rdzv_id) && !options->standalone;
     bool fixed =
         is_static(options) && (endpoint_given(options) || options->master_port != UINT32_MAX);
     if (!named && !fixed)
@@ -92,7 +87,8 @@ static const char *line_template(const struct ddprun_options *options)
 {
     if (options->no_prefix)
         return "";
-    return given(options->line_template) ? options->line_template : "[${role_name}${local_rank}]:";
+    return option_given(options->line_template) ? options->line_template
+                                                : "[${role_name}${local_rank}]:";
 }
 
 /* ---- the store and rank 0 ---- */
@@ -116,10 +112,10 @@ static void plan_store(const struct ddprun_options *options, struct meeting *mee
 static void plan_master(const struct ddprun_options *options, struct meeting *meeting)
 {
     const char *at_endpoint = endpoint_given(options) ? options->rdzv_endpoints.at[0].host : NULL;
-    meeting->master_addr = given(options->master_addr)  ? options->master_addr
-                           : given(options->local_addr) ? options->local_addr
-                           : at_endpoint != NULL        ? at_endpoint
-                                                        : "127.0.0.1";
+    meeting->master_addr = option_given(options->master_addr)  ? options->master_addr
+                           : option_given(options->local_addr) ? options->local_addr
+                           : at_endpoint != NULL               ? at_endpoint
+                                                               : "127.0.0.1";
     if (options->master_port != UINT32_MAX) {
         meeting->master_port = (uint16_t)options->master_port;
         meeting->master_flag = "--master-port";
@@ -221,7 +217,7 @@ static ddp_status plan_endpoints(const struct ddprun_options *options, struct dd
 {
     bool given_here = options->rdzv_endpoints.count > 0;
     *ret = options->rdzv_endpoints;
-    if (!given_here && given(options->master_addr))
+    if (!given_here && option_given(options->master_addr))
         snprintf(ret->at[ret->count++].host, DDPI_HOST_MAX, "%s", options->master_addr);
     if (ret->count == 0)
         return ddpi_error_set(err, DDP_E_INVALID,
@@ -269,7 +265,7 @@ static void plan_token(struct plan *plan, const struct ddprun_options *options)
     multi->tls = options->tls;
     if (multi->auth == DDPI_SERVER_AUTH_NEVER)
         return;
-    multi->token_named = given(options->token_file);
+    multi->token_named = option_given(options->token_file);
     if (!multi->token_named)
         (void)!ddpi_token_default_path(getenv("XDG_CONFIG_HOME"), getenv("HOME"), &plan->home_token,
                                        NULL);
@@ -309,7 +305,7 @@ bool plan_needs_a_store(const struct ddprun_options *options)
 /* One node at a store of several jobs has nobody to agree with on a name. */
 static const char *choose_job_name(struct plan *plan, const struct ddprun_options *options)
 {
-    if (given(options->rdzv_id))
+    if (option_given(options->rdzv_id))
         return options->rdzv_id;
     if (options->max_nodes > 1)
         return DDPI_JOB_UNNAMED;
@@ -349,7 +345,7 @@ static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *opt
     plan_multi_master(plan, options, shared_off || options->tls);
     plan->join_timeout_ms = options->join_timeout_ms;
     plan_member(plan, options, options->min_nodes, options->max_nodes,
-                given(options->local_addr) ? options->local_addr : "");
+                option_given(options->local_addr) ? options->local_addr : "");
     return DDP_OK;
 }
 
@@ -412,7 +408,7 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->filters[1] = options->stderr_filters;
     agent->max_restarts = options->max_restarts;
     agent->flight_records = options->flight_records;
-    agent->node_check = given(options->node_check) ? options->node_check : NULL;
+    agent->node_check = option_given(options->node_check) ? options->node_check : NULL;
     agent->node_check_timeout_ms = options->node_check_timeout_ms;
     agent->shutdown_timeout_ms = options->shutdown_timeout_ms;
     agent->failure_timeout_ms = options->failure_timeout_ms;
@@ -422,7 +418,7 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
     agent->tls = options->tls;
     agent->tls_ranks = options->tls_ranks;
     agent->timeline = options->timeline;
-    agent->local_address = given(options->local_addr) ? options->local_addr : NULL;
+    agent->local_address = option_given(options->local_addr) ? options->local_addr : NULL;
     agent->envp = envp;
     agent->error_file = ddpi_parse_env(envp, error_file, strlen(error_file));
     agent->logs = &plan->logs;
@@ -495,7 +491,8 @@ ddp_status plan_program(struct plan *plan, const struct ddprun_options *options,
     plan->agent.argv = plan->program.argv;
     if (status == DDP_OK && plan->several && strcmp(plan->multi.job, DDPI_JOB_UNNAMED) == 0)
         program_describe(operands, options->module, plan->says.command, sizeof plan->says.command);
-    plan->agent.preload = given(options->preload) && plan->program.script ? options->preload : NULL;
+    plan->agent.preload =
+        option_given(options->preload) && plan->program.script ? options->preload : NULL;
     plan->agent.serves_pmi = options->mpi != DDPRUN_MPI_PMIX;
     plan->agent.serves_pmix = options->mpi != DDPRUN_MPI_PMI;
     if (plan->agent.serves_pmix)
@@ -506,7 +503,7 @@ ddp_status plan_program(struct plan *plan, const struct ddprun_options *options,
 
 static bool wants_filtered(const struct plan *plan)
 {
-    return given(plan->agent.filters[0]) || given(plan->agent.filters[1]);
+    return option_given(plan->agent.filters[0]) || option_given(plan->agent.filters[1]);
 }
 
 static bool wants_files(const struct plan *plan)
@@ -522,7 +519,7 @@ static bool wants_files(const struct plan *plan)
 ddp_status plan_logs(struct plan *plan, const struct ddprun_options *options, bool *ret_announce,
                      struct ddp_error *err)
 {
-    const char *base = given(options->log_dir) ? options->log_dir : NULL;
+    const char *base = option_given(options->log_dir) ? options->log_dir : NULL;
     if (base != NULL && strcmp(base, "/dev/null") == 0 && wants_filtered(plan))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--duplicate-stdout-filters and --duplicate-stderr-filters write to "
@@ -541,8 +538,8 @@ ddp_status plan_timers(struct plan *plan, char *const *envp, struct ddp_error *e
     const char *temporary = getenv("TMPDIR");
     if (enabled == NULL || strcmp(enabled, "1") != 0)
         return DDP_OK;
-    ddp_status status = watchdog_fifo_make(&plan->timers, given(path) ? path : NULL,
-                                           given(temporary) ? temporary : "/tmp", err);
+    ddp_status status = watchdog_fifo_make(&plan->timers, option_given(path) ? path : NULL,
+                                           option_given(temporary) ? temporary : "/tmp", err);
     if (status == DDP_OK) {
         plan->agent.timer_file = plan->timers.path;
         plan->agent.timer_fd = plan->timers.fd;
@@ -553,11 +550,12 @@ ddp_status plan_timers(struct plan *plan, char *const *envp, struct ddp_error *e
 ddp_status plan_metrics(struct plan *plan, const struct ddprun_options *options,
                         struct ddp_error *err)
 {
-    const struct metrics_wish wish = {
-        .listen = options->metrics_listen,
-        .textfile = options->metrics_textfile,
-        .token_file = given(options->metrics_token_file) ? options->metrics_token_file : NULL,
-        .trust_local_users = options->trust_local_users};
+    const struct metrics_wish wish = {.listen = options->metrics_listen,
+                                      .textfile = options->metrics_textfile,
+                                      .token_file = option_given(options->metrics_token_file)
+                                                        ? options->metrics_token_file
+                                                        : NULL,
+                                      .trust_local_users = options->trust_local_users};
     ddp_status status = metrics_config_make(&plan->metrics, &wish, err);
     plan->agent.shows_output = status == DDP_OK && plan->metrics.fd >= 0;
     return status;
@@ -566,7 +564,7 @@ ddp_status plan_metrics(struct plan *plan, const struct ddprun_options *options,
 ddp_status plan_events(struct plan *plan, const struct ddprun_options *options,
                        struct ddp_error *err)
 {
-    if (!given(options->event_log))
+    if (!option_given(options->event_log))
         return DDP_OK;
     ddp_status status = event_log_open(&plan->event_log, options->event_log, err);
     if (status == DDP_OK)

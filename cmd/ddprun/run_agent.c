@@ -22,6 +22,7 @@
 #include "reap.h"
 #include "server.h"
 #include "single_node.h"
+#include "thread.h"
 #include "token_file.h"
 #include "worker_env.h"
 #include "worker_ports.h"
@@ -424,14 +425,6 @@ static void ignore_signals(void)
         sigaction(ignored[i], &ignore, NULL);
 }
 
-/* Signals must end the job, even if the caller of ddprun had blocked them. */
-static void unblock_signals(void)
-{
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 /* Nobody waits for the result of the job, and its store is gone. */
 static void on_launcher_gone(void *ctx)
 {
@@ -474,7 +467,7 @@ static int run_loop(struct plan *plan, const struct guard_agent *split, struct r
         return exit_with(&err);
     }
     ddp_status status = open_run(plan, split, run, &err);
-    unblock_signals();
+    (void)ddpi_thread_unblock_signals(); /* they must end the job */
     if (status == DDP_OK)
         membership_start(&run->membership);
     else

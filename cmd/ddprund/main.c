@@ -17,6 +17,7 @@
 #include "secrecy.h"
 #include "sqlite_sink.h"
 #include "systemd.h"
+#include "thread.h"
 #include "token_file.h"
 #include "version.h"
 
@@ -295,11 +296,9 @@ static void on_signal(uv_signal_t *handle, int signum)
 static void prepare_signals(void)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
-    sigset_t none;
     sigaction(SIGPIPE, &ignore, NULL);
     sigaction(SIGXFSZ, &ignore, NULL);
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)ddpi_thread_unblock_signals();
 }
 
 static void watch_signals(struct daemon *daemon)

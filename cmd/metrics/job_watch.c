@@ -7,20 +7,14 @@
  */
 #include "job_watch.h"
 
+#include "clock.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define ASKED_FOR UINT64_MAX
 
 static void begin_watches(struct job_watch *watch);
-
-static uint64_t real_now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 static bool submit(struct job_watch *watch, struct ddp_store_request request,
                    ddp_store_uv_done *done, void *data)
@@ -40,7 +34,7 @@ static void take_value(struct job_watch *watch, struct job_view *view, const cha
     if (job_view_take(view, key, version, value, len) != DDP_OK || !job_view_name(key, job) ||
         !view->state.there || view->state.bad)
         return;
-    job_history_take(&watch->history, &view->summary, real_now_ms());
+    job_history_take(&watch->history, &view->summary, ddpi_now_real_ns() / 1000000);
     bool few = view->summary.members <= JOB_WATCH_NODES;
     if (few == watch->with_nodes)
         return;

@@ -22,6 +22,7 @@
 #include "remote_agent.h"
 #include "signames.h"
 #include "sigwatch.h"
+#include "thread.h"
 #include "version.h"
 
 #include <errno.h>
@@ -221,18 +222,14 @@ static void start_agent(struct head *head, struct remote_agent *agent, uint32_t 
     ddpi_buf_finish(&greeting);
 }
 
-static uint64_t now_ms(void)
-{
-    return ddpi_now_ms(&ddpi_clock_monotonic);
-}
-
 /* Start the hosts that are wanted and free, up to the most that the job may have. */
 static void start_hosts(struct head *head)
 {
     for (size_t i = 0; i < head->count && head->step == HEAD_RUNNING; i++) {
         struct remote_agent *agent = head->agents[i];
         if (agent->listed && agent->sm.state == REMOTE_IDLE &&
-            !blacklist_has(&agent->blacklist, now_ms()) && head->up < head->config->max_nodes)
+            !blacklist_has(&agent->blacklist, ddpi_monotonic_ms()) &&
+            head->up < head->config->max_nodes)
             start_agent(head, agent, (uint32_t)i);
     }
 }
@@ -368,7 +365,7 @@ static void on_agent_ended(void *ctx, struct remote_agent *agent)
     head->up--;
     note_end(head, agent);
     if (!agent->stopping && code != 0)
-        blacklist_fail(&agent->blacklist, &head->config->cooldown, now_ms());
+        blacklist_fail(&agent->blacklist, &head->config->cooldown, ddpi_monotonic_ms());
     remote_agent_reset(agent);
     agent->stopping = agent->noted = false;
     if (head->up == 0 && (verdict || head->step != HEAD_RUNNING || !has_enough(head)))
@@ -393,11 +390,11 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
 {
     struct head *head = handle->data;
     char name[SIGNAME_MAX];
-    if (head->signal != 0 && now_ms() - head->signal_ms < SAME_SIGNAL_MS)
+    if (head->signal != 0 && ddpi_monotonic_ms() - head->signal_ms < SAME_SIGNAL_MS)
         return; /* Slurm and systemd signal the guard as well, which passes it on */
     bool first = head->signal == 0;
     head->signal = sig;
-    head->signal_ms = now_ms();
+    head->signal_ms = ddpi_monotonic_ms();
     logmux_note(&head->mux, "%s: %s on %zu hosts", signame_of(sig, name),
                 first ? "stopping the workers (once more kills them)" : "killing the workers",
                 head->up);
@@ -508,13 +505,6 @@ static int exit_code(const struct head *head)
     return head->signal != 0 ? 128 + head->signal : head->lost_code;
 }
 
-static void unblock_signals(void)
-{
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-}
-
 int head_run(const struct head_config *config, const struct guard_agent *split)
 {
     struct ddp_error err;
@@ -528,7 +518,7 @@ int head_run(const struct head_config *config, const struct guard_agent *split)
     head->code = -1;
     signal(SIGPIPE, SIG_IGN);
     ddp_status status = open_head(head, split, &err);
-    unblock_signals();
+    (void)ddpi_thread_unblock_signals();
     if (status == DDP_OK) {
         for (size_t i = 0; i < config->hosts->count; i++)
             add_agent(head, &config->hosts->entries[i]);

@@ -20,11 +20,6 @@ enum {
     STATUS_TEXT_MAX = 64 * 1024, /* workers whose lines do not fit are left out */
 };
 
-static uint64_t membership_now_ms(void)
-{
-    return ddpi_now_ms(&ddpi_clock_monotonic);
-}
-
 /* ---- time ---- */
 
 static void on_member_deadline(uv_timer_t *timer);
@@ -57,7 +52,7 @@ static void update_deadline(struct membership *membership)
         membership->member.sm.state == MEMBER_CHECKING)
         events_meeting(&membership->events);
 
-    uint64_t now = membership_now_ms(), deadline = member_deadline(&membership->member);
+    uint64_t now = ddpi_monotonic_ms(), deadline = member_deadline(&membership->member);
     keep_fence(membership);
     if (deadline == UINT64_MAX)
         uv_timer_stop(&membership->timer);
@@ -69,7 +64,7 @@ static void update_deadline(struct membership *membership)
 static void on_member_deadline(uv_timer_t *timer)
 {
     struct membership *membership = timer->data;
-    member_tick(&membership->member, membership_now_ms());
+    member_tick(&membership->member, ddpi_monotonic_ms());
     update_deadline(membership);
 }
 
@@ -253,9 +248,9 @@ static void on_agent_ended(void *ctx, bool well)
     struct membership *membership = ctx;
     events_terminated(&membership->events);
     if (well)
-        member_finished(&membership->member, membership_now_ms());
+        member_finished(&membership->member, ddpi_monotonic_ms());
     else
-        member_cleared(&membership->member, membership_now_ms());
+        member_cleared(&membership->member, ddpi_monotonic_ms());
     publish_status_soon(membership);
     update_deadline(membership);
 }
@@ -267,7 +262,7 @@ static void on_agent_checked(void *ctx, const char *why)
         events_checked(&membership->events, why);
     if (*why == '\0')
         logmux_detail(&membership->agent.mux, "this node has passed its check");
-    member_checked(&membership->member, why, membership_now_ms());
+    member_checked(&membership->member, why, ddpi_monotonic_ms());
     update_deadline(membership);
 }
 
@@ -340,13 +335,13 @@ void membership_seat(struct membership *membership, const struct ddp_round_seat 
         events_failure(&membership->events, seat->text);
     else if (membership->member.sm.state == MEMBER_FINISHED)
         events_ending(&membership->events, seat->text);
-    member_seat(&membership->member, seat, membership_now_ms());
+    member_seat(&membership->member, seat, ddpi_monotonic_ms());
     update_deadline(membership);
 }
 
 void membership_contact(struct membership *membership, uint64_t sent_ms)
 {
-    member_contact(&membership->member, sent_ms, membership_now_ms());
+    member_contact(&membership->member, sent_ms, ddpi_monotonic_ms());
     update_deadline(membership);
 }
 
@@ -356,7 +351,7 @@ void membership_lost(struct membership *membership, const char *why)
         events_failure(&membership->events, why);
     if (membership->member.sm.state == MEMBER_WAITING && membership->member.lost_why[0] == '\0')
         logmux_say(&membership->agent.mux, "%s; this node joins again", why);
-    member_lost(&membership->member, why, membership_now_ms());
+    member_lost(&membership->member, why, ddpi_monotonic_ms());
     update_deadline(membership);
 }
 
@@ -426,7 +421,7 @@ ddp_status membership_init(struct membership *membership, uv_loop_t *loop,
 
 void membership_start(struct membership *membership)
 {
-    member_join(&membership->member, membership_now_ms());
+    member_join(&membership->member, ddpi_monotonic_ms());
     update_deadline(membership);
 }
 

@@ -26,11 +26,6 @@ enum {
     LISTEN_PAUSE_MS = 100,
 };
 
-static uint64_t board_now_us(void)
-{
-    return ddpi_now_us(&ddpi_clock_monotonic);
-}
-
 /* ---- the board ---- */
 
 static void free_board(struct gpu_board *board)
@@ -121,7 +116,7 @@ static void note_fault(struct gpu_board *board, struct gpu_fault fault)
 
 static void take_nvml_event(struct listener *listener, const struct nvml_library_event *event)
 {
-    uint64_t at_us = board_now_us();
+    uint64_t at_us = ddpi_monotonic_us();
     struct gpu_fault fault = {.times = 1, .first_us = at_us, .last_us = at_us};
     while (fault.gpu < listener->count && listener->devices[fault.gpu] != event->device)
         fault.gpu++;
@@ -231,7 +226,7 @@ static void see_workers(struct looker *looker)
     gpu_look_forget(&looker->look);
     board->uses_count = 0;
     looker->interval_us = FIRST_LOOK_US;
-    looker->look_us = board_now_us() + FIRST_LOOK_US;
+    looker->look_us = ddpi_monotonic_us() + FIRST_LOOK_US;
 }
 
 /* Wait for work; false: the end. *@ret_asked: see whether memory is free; else poll the workers. */
@@ -245,7 +240,7 @@ static bool await_turn(struct looker *looker, bool *ret_asked)
         looker->asked = board->asked;
         looker->until_us = board->until_us;
         uint64_t due_us = *ret_asked ? looker->retry_us : looker->look_us;
-        if (board_now_us() >= due_us)
+        if (ddpi_monotonic_us() >= due_us)
             break;
         const struct timespec due = {.tv_sec = (time_t)(due_us / 1000000),
                                      .tv_nsec = (long)(due_us % 1000000) * 1000};
@@ -268,7 +263,7 @@ static void look_at_workers(struct looker *looker)
     }
     pthread_mutex_unlock(&board->lock);
     looker->interval_us *= looker->interval_us < LAST_LOOK_US ? 2 : 1;
-    looker->look_us = board_now_us() + looker->interval_us;
+    looker->look_us = ddpi_monotonic_us() + looker->interval_us;
 }
 
 static void see_whether_free(struct looker *looker)
@@ -276,8 +271,8 @@ static void see_whether_free(struct looker *looker)
     struct gpu_board *board = looker->board;
     char still_held[GPU_HOLDERS_TEXT] = "";
     bool is_free = gpu_look_is_free(&looker->look, looker->pids, board->count);
-    if (!is_free && board_now_us() < looker->until_us) {
-        looker->retry_us = board_now_us() + RETRY_US;
+    if (!is_free && ddpi_monotonic_us() < looker->until_us) {
+        looker->retry_us = ddpi_monotonic_us() + RETRY_US;
         return;
     }
     if (!is_free)

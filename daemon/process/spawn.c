@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "error.h"
 #include "failpoint.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -109,9 +110,7 @@ static int reset_signals(void)
     for (int sig = 1; sig < NSIG; sig++)
         if (sigaction(sig, &dfl, NULL) != 0 && errno != EINVAL)
             return -1;
-    sigset_t none;
-    sigemptyset(&none);
-    return sigprocmask(SIG_SETMASK, &none, NULL);
+    return ddpi_thread_unblock_signals();
 }
 
 /* The guard kills workers that started before the fence. A later one must stop by itself. */

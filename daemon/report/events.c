@@ -12,7 +12,6 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { SCHEMA = 1, STDERR_CONSOLE = 1, LINE_ROOM = 8192 };
@@ -130,11 +129,9 @@ static json_t *describe_event(const struct events *events, enum event event, con
 {
     uint64_t now_us = ddpi_now_us(&ddpi_clock_monotonic);
     const struct ddp_round_seat *seat = &events->seat;
-    struct timespec wall;
-    clock_gettime(CLOCK_REALTIME, &wall);
     json_t *object = json_pack(
         "{s:i, s:s, s:I, s:I, s:o, s:o, s:I, s:I}", "schema", SCHEMA, "event", names[event],
-        "time_unix_ms", (json_int_t)wall.tv_sec * 1000 + wall.tv_nsec / 1000000, "monotonic_us",
+        "time_unix_ms", (json_int_t)(ddpi_now_real_ns() / 1000000), "monotonic_us",
         (json_int_t)now_us, "job", text_of(events->job), "node", text_of(events->node),
         "generation", (json_int_t)seat->generation, "restarts", (json_int_t)seat->restarts);
     if (object == NULL)

@@ -22,7 +22,6 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { FIFO_MODE = 0600, SCOPE_SHOWN = 200 };
@@ -190,17 +189,10 @@ static void keep_time(struct watchdog *watchdog)
 
 /* ---- requests ---- */
 
-static double wall_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
-}
-
 /* On the monotonic clock. */
 static uint64_t due_ms(double expiration_s)
 {
-    double left_ms = expiration_s * 1e3 - wall_ms();
+    double left_ms = expiration_s * 1e3 - (double)ddpi_now_real_ns() / 1e6;
     left_ms = left_ms < 0 ? 0 : left_ms > longest_ms ? longest_ms : left_ms;
     return ddpi_now_ms(&ddpi_clock_monotonic) + (uint64_t)left_ms;
 }

@@ -21,11 +21,6 @@ enum {
     ADDRESS_TEXT = INET6_ADDRSTRLEN + 8,
 };
 
-uint64_t ddpi_link_now(void)
-{
-    return ddpi_now_ms(&ddpi_clock_monotonic);
-}
-
 void ddpi_link_init(struct ddpi_link *link)
 {
     *link = (struct ddpi_link){.fd = -1};

@@ -23,9 +23,6 @@ struct ddpi_link {
     char tried[DDP_ERROR_TEXT / 2];
 };
 
-/* Monotonic milliseconds. */
-uint64_t ddpi_link_now(void);
-
 void ddpi_link_init(struct ddpi_link *link);
 void ddpi_link_close(struct ddpi_link *link);
 

@@ -30,6 +30,14 @@ static uint64_t stopped_at(void *ctx)
     return *(uint64_t *)ctx;
 }
 
+START_TEST(all_units_are_of_one_clock)
+{
+    uint64_t ns = ddpi_monotonic_ns(), us = ddpi_monotonic_us(), ms = ddpi_monotonic_ms();
+    ck_assert(ns / 1000 <= us && us / 1000 <= ms);
+    ck_assert(ms <= ddpi_now_ms(&ddpi_clock_monotonic));
+}
+END_TEST
+
 START_TEST(a_test_owns_its_time)
 {
     uint64_t now_us = 1999;
@@ -69,7 +77,8 @@ Suite *test_suite(void)
     Suite *suite = suite_create("clock");
     TCase *tcase = tcase_create("clock");
     ADD_TESTS(tcase, the_real_clock_goes_forward, the_coarse_clock_lags_behind,
-              a_test_owns_its_time, deadlines_do_not_wrap_around, what_remains_fits_poll);
+              all_units_are_of_one_clock, a_test_owns_its_time, deadlines_do_not_wrap_around,
+              what_remains_fits_poll);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -114,13 +114,22 @@ START_TEST(refusing_starts_where_it_is_told)
 }
 END_TEST
 
+START_TEST(sizes_are_rounded_up)
+{
+    ck_assert_uint_eq(ddpi_round_up(0, 64), 0);
+    ck_assert_uint_eq(ddpi_round_up(1, 64), 64);
+    ck_assert_uint_eq(ddpi_round_up(64, 64), 64);
+    ck_assert_uint_eq(ddpi_round_up(65, 48), 96);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("mem");
     TCase *tcase = tcase_create("mem");
     ADD_TESTS(tcase, calloc_gives_zeroes, sizes_that_overflow_are_refused,
               realloc_keeps_what_was_there, copies_end_in_nul, asprintf_takes_any_length,
-              every_call_can_be_refused, refusing_starts_where_it_is_told);
+              every_call_can_be_refused, refusing_starts_where_it_is_told, sizes_are_rounded_up);
     suite_add_tcase(suite, tcase);
     return suite;
 }

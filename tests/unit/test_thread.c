@@ -51,12 +51,24 @@ START_TEST(a_stack_that_cannot_be_is_an_error)
 }
 END_TEST
 
+START_TEST(signals_that_the_caller_blocked_arrive)
+{
+    sigset_t all, now;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, NULL);
+    ck_assert_int_eq(ddpi_thread_unblock_signals(), 0);
+    pthread_sigmask(SIG_SETMASK, NULL, &now);
+    ck_assert_int_eq(sigisemptyset(&now), 1);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("thread");
     TCase *tcase = tcase_create("thread");
     tcase_add_test(tcase, the_thread_receives_no_signals);
     tcase_add_test(tcase, a_stack_that_cannot_be_is_an_error);
+    tcase_add_test(tcase, signals_that_the_caller_blocked_arrive);
     suite_add_tcase(suite, tcase);
     return suite;
 }

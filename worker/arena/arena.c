@@ -102,11 +102,6 @@ struct ddpi_arena {
 
 /* ---- the file ---- */
 
-static size_t round_up(size_t size, size_t unit)
-{
-    return (size + unit - 1) / unit * unit;
-}
-
 static void set_sizes(struct ddpi_arena *arena, uint32_t nranks)
 {
     size_t pieces = (size_t)HALVES * (nranks + 1);
@@ -115,8 +110,8 @@ static void set_sizes(struct ddpi_arena *arena, uint32_t nranks)
                    : nranks <= CROWD_RANKS ? 256 * 1024
                                            : 64 * 1024;
     arena->lives_at = sizeof(struct shared) + nranks * sizeof(struct line);
-    arena->small_at = round_up(arena->lives_at + ddpi_lives_size(nranks), PAGE);
-    arena->large_at = arena->small_at + round_up(pieces * SMALL, PAGE);
+    arena->small_at = ddpi_round_up(arena->lives_at + ddpi_lives_size(nranks), PAGE);
+    arena->large_at = arena->small_at + ddpi_round_up(pieces * SMALL, PAGE);
     arena->file_size = arena->large_at + pieces * arena->large;
 }
 

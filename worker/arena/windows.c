@@ -164,20 +164,15 @@ static ddp_status keep_from_children(const struct window *window, struct ddp_err
 
 /* ---- those of this rank ---- */
 
-static size_t round_up(size_t size, size_t unit)
-{
-    return (size + unit - 1) / unit * unit;
-}
-
 /* 0: beyond any memory. */
 static size_t room_for(size_t size)
 {
     if (size > MOST / 2)
         return 0;
-    size_t room = round_up(size > 0 ? size : 1, UNIT), step = UNIT;
+    size_t room = ddpi_round_up(size > 0 ? size : 1, UNIT), step = UNIT;
     while (step * 2 * STEPS <= room)
         step *= 2;
-    return round_up(room, step);
+    return ddpi_round_up(room, step);
 }
 
 /* Take @room bytes of the file for ever; that there is memory for them is checked before. 0: no
@@ -190,7 +185,7 @@ static uint64_t take_place(struct ddpi_windows *windows, size_t room)
     do {
         if (taken > MOST - file->from - unit - room)
             return 0;
-        at = round_up(file->from + taken, unit);
+        at = ddpi_round_up(file->from + taken, unit);
     } while (!atomic_compare_exchange_weak_explicit(file->taken, &taken, at + room - file->from,
                                                     memory_order_relaxed, memory_order_relaxed));
     if (at < windows->own_end)
@@ -214,7 +209,7 @@ static struct window *find_free(struct ddpi_windows *windows, size_t room)
 /* Its last bytes as well, so that the file has them all. */
 static ddp_status allocate(const struct window *window, int fd, struct ddp_error *err)
 {
-    size_t used = round_up(window->size > 0 ? window->size : 1, UNIT);
+    size_t used = ddpi_round_up(window->size > 0 ? window->size : 1, UNIT);
     ddp_status status = ddpi_memory_file_allocate(fd, window->at, used, err);
     if (status == DDP_OK && used < window->room)
         status = ddpi_memory_file_allocate(fd, window->at + window->room - UNIT, UNIT, err);

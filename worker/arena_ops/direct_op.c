@@ -7,6 +7,7 @@
  */
 #include "direct_op.h"
 
+#include "mem.h"
 #include "reduce.h"
 #include "stream_copy.h"
 
@@ -323,7 +324,7 @@ void ddpi_direct_work(struct ddpi_arena_op *op)
 {
     size_t all = piece_size(op) * piece_count(op);
     size_t most = (all + DDPI_ARENA_SHARES - 1) / DDPI_ARENA_SHARES;
-    size_t size = (most + SHARE - 1) / SHARE * SHARE; /* a multiple of every element's size */
+    size_t size = ddpi_round_up(most, SHARE); /* a multiple of every element's size */
     uint32_t count = (uint32_t)((all + size - 1) / size), share;
     op->work = ddpi_arena_next_work(op->arena, op->round);
     ddpi_arena_set_busy(op->arena, op->round);

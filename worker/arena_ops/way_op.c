@@ -22,7 +22,7 @@ static bool has_choice(const struct ddpi_arena_op *op)
 void ddpi_way_note_meeting(struct ddpi_arena_op *op)
 {
     if (op->way.is_timed && ddpi_arena_is_crowded(op->arena))
-        op->met_ns = ddpi_now_ns() - op->spent_ns;
+        op->met_ns = ddpi_monotonic_ns() - op->spent_ns;
 }
 
 void ddpi_way_choose(struct ddpi_arena_op *op)
@@ -71,13 +71,13 @@ void ddpi_way_copy_out(const struct ddpi_arena_op *op, uint8_t *to, const uint8_
 
 uint64_t ddpi_way_start_clock(const struct ddpi_arena_op *op)
 {
-    return op->way.is_timed ? ddpi_now_ns() : 0;
+    return op->way.is_timed ? ddpi_monotonic_ns() : 0;
 }
 
 void ddpi_way_stop_clock(struct ddpi_arena_op *op, uint64_t started_ns)
 {
     if (op->way.is_timed)
-        op->spent_ns += ddpi_now_ns() - started_ns;
+        op->spent_ns += ddpi_monotonic_ns() - started_ns;
 }
 
 struct ddpi_copy_timed ddpi_way_timed(const struct ddpi_arena_op *op)
@@ -90,7 +90,7 @@ uint64_t ddpi_way_time_taken(const struct ddpi_arena_op *op)
 {
     if (!op->way.is_timed)
         return 0;
-    return ddpi_arena_is_crowded(op->arena) ? ddpi_now_ns() - op->met_ns : op->spent_ns;
+    return ddpi_arena_is_crowded(op->arena) ? ddpi_monotonic_ns() - op->met_ns : op->spent_ns;
 }
 
 void ddpi_way_tell_time(const struct ddpi_arena_op *op)

@@ -15,14 +15,9 @@
 
 enum { SUSPECT_MS = 5000 };
 
-static uint64_t gathering_now_ms(void)
-{
-    return ddpi_now_ms(&ddpi_clock_monotonic);
-}
-
 uint32_t ddpi_gathering_left_ms(const struct ddpi_gathering *gathering)
 {
-    return (uint32_t)ddpi_remaining_ms(gathering_now_ms(), gathering->deadline_ms);
+    return (uint32_t)ddpi_remaining_ms(ddpi_monotonic_ms(), gathering->deadline_ms);
 }
 
 /* ---- messages ---- */
@@ -67,7 +62,7 @@ void ddpi_gathering_send_failed(const struct ddpi_gathering *gathering, struct d
 static ddp_status rank_lost(const struct ddpi_gathering *gathering, struct ddpi_edge *edge,
                             struct ddp_error *err)
 {
-    edge->gone_ms = gathering_now_ms();
+    edge->gone_ms = ddpi_monotonic_ms();
     if (!edge->control.local)
         edge->fate = DDPI_FATE_UNKNOWN;
     const struct ddpi_verdict verdict = ddpi_verdict_of(edge);
@@ -189,13 +184,13 @@ ddp_status ddpi_gathering_turn(struct ddpi_gathering *gathering, struct ddp_erro
     wake_ms = earlier(wake_ms, ddpi_meeting_wake_ms(gathering->meeting));
     wake_ms = earlier(wake_ms, gathering->look_ms);
     int count =
-        epoll_wait(gathering->events, &event, 1, ddpi_remaining_ms(gathering_now_ms(), wake_ms));
+        epoll_wait(gathering->events, &event, 1, ddpi_remaining_ms(ddpi_monotonic_ms(), wake_ms));
     if (count < 0 && errno != EINTR)
         return ddpi_error_sys(err, errno, "wait for the other ranks");
     ddp_status status = count == 1 && event.data.ptr != gathering->meeting
                             ? ddpi_gathering_read(gathering, event.data.ptr, err)
                             : accept_ranks(gathering, err);
-    uint64_t now = gathering_now_ms();
+    uint64_t now = ddpi_monotonic_ms();
     if (status == DDP_OK)
         status = suspect_neighbour(gathering, now, err);
     if (status != DDP_OK || now < gathering->wake_ms || gathering->over)

@@ -32,11 +32,6 @@ static struct joiner *joiner_of(struct ddpi_gathering *gathering)
     return ddpi_container_of(gathering, struct joiner, gathering);
 }
 
-static uint64_t joiner_now_ms(void)
-{
-    return ddpi_now_ms(&ddpi_clock_monotonic);
-}
-
 /* ---- joining rank 0 ---- */
 
 static ddp_status no_host(struct ddpi_gathering *gathering, struct ddp_error *err)
@@ -216,7 +211,7 @@ static ddp_status joiner_overdue(struct ddpi_gathering *gathering, struct ddp_er
                               gathering->config->init_timeout_ms / 1000.0, joiner->host->peer_name);
     joiner->asked = true;
     ddpi_gathering_send(joiner->host, DDPI_NOTICE_ASK, gathering->config->init_timeout_ms);
-    gathering->wake_ms = joiner_now_ms() + WORD_MS;
+    gathering->wake_ms = ddpi_monotonic_ms() + WORD_MS;
     return DDP_OK;
 }
 

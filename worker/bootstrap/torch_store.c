@@ -50,11 +50,6 @@ struct ddpi_torch_store {
     char name[DDPI_HOST_MAX + 8]; /* "host:port" */
 };
 
-static uint64_t torch_now_ms(void)
-{
-    return ddpi_now_ms(&ddpi_clock_monotonic);
-}
-
 /* ---- bytes ---- */
 
 struct request {
@@ -124,7 +119,7 @@ static bool may_wait(int error)
 static ddp_status torch_send(const struct ddpi_torch_store *store, const struct request *request,
                              struct ddp_error *err)
 {
-    uint64_t deadline_ms = torch_now_ms() + REPLY_MS;
+    uint64_t deadline_ms = ddpi_monotonic_ms() + REPLY_MS;
     if (request->too_long)
         return ddpi_error_set(err, DDP_E_LIMIT, "a request of more than %d bytes", REQUEST_MAX);
     for (size_t sent = 0; sent < request->len;) {
@@ -134,7 +129,7 @@ static ddp_status torch_send(const struct ddpi_torch_store *store, const struct 
             return torch_lost(store, errno, err);
         sent += count > 0 ? (size_t)count : 0;
         struct pollfd pollfd = {.fd = store->fd, .events = POLLOUT};
-        if (count < 0 && poll(&pollfd, 1, ddpi_remaining_ms(torch_now_ms(), deadline_ms)) == 0)
+        if (count < 0 && poll(&pollfd, 1, ddpi_remaining_ms(ddpi_monotonic_ms(), deadline_ms)) == 0)
             return ddpi_error_set(err, DDP_E_UNREACHABLE, "the PyTorch store at %s takes nothing",
                                   store->name);
     }
@@ -151,7 +146,7 @@ static ddp_status torch_read_until(const struct ddpi_torch_store *store, void *b
             return torch_lost(store, count == 0 ? 0 : errno, err);
         got += count > 0 ? (size_t)count : 0;
         struct pollfd pollfd = {.fd = store->fd, .events = POLLIN};
-        if (count < 0 && poll(&pollfd, 1, ddpi_remaining_ms(torch_now_ms(), deadline_ms)) == 0)
+        if (count < 0 && poll(&pollfd, 1, ddpi_remaining_ms(ddpi_monotonic_ms(), deadline_ms)) == 0)
             return DDP_E_TIMEOUT;
     }
     return DDP_OK;
@@ -160,7 +155,7 @@ static ddp_status torch_read_until(const struct ddpi_torch_store *store, void *b
 static ddp_status torch_read(const struct ddpi_torch_store *store, void *bytes, size_t len,
                              struct ddp_error *err)
 {
-    ddp_status status = torch_read_until(store, bytes, len, torch_now_ms() + REPLY_MS, err);
+    ddp_status status = torch_read_until(store, bytes, len, ddpi_monotonic_ms() + REPLY_MS, err);
     if (status != DDP_E_TIMEOUT)
         return status;
     return ddpi_error_set(err, DDP_E_UNREACHABLE,
@@ -265,7 +260,7 @@ static ddp_status torch_wait(void *ctx, const char *key, uint32_t timeout_ms, st
 {
     const struct ddpi_torch_store *store = ctx;
     struct request request = request_on_keys(TORCH_WAIT, key);
-    uint64_t deadline_ms = torch_now_ms() + timeout_ms;
+    uint64_t deadline_ms = ddpi_monotonic_ms() + timeout_ms;
     uint8_t answer;
     ddp_status status = torch_send(store, &request, err);
     if (status == DDP_OK)
@@ -305,7 +300,7 @@ static int dial_address(struct ddpi_torch_store *store, const struct addrinfo *a
     int error = ddpi_begin_tcp(&address, &store->fd);
     if (error == EINPROGRESS) {
         struct pollfd pollfd = {.fd = store->fd, .events = POLLOUT};
-        (void)!poll(&pollfd, 1, ddpi_remaining_ms(torch_now_ms(), deadline_ms));
+        (void)!poll(&pollfd, 1, ddpi_remaining_ms(ddpi_monotonic_ms(), deadline_ms));
         error = ddpi_connect_result(store->fd);
     }
     if (error != 0)
@@ -326,7 +321,7 @@ static ddp_status dial_store(struct ddpi_torch_store *store, const struct addrin
                 error = dial_address(store, at, deadline_ms);
         if (error == 0)
             return DDP_OK;
-        int left_ms = ddpi_remaining_ms(torch_now_ms(), deadline_ms);
+        int left_ms = ddpi_remaining_ms(ddpi_monotonic_ms(), deadline_ms);
         if (left_ms == 0)
             break;
         (void)!poll(NULL, 0, left_ms < DIAL_AGAIN_MS ? left_ms : DIAL_AGAIN_MS);
@@ -349,7 +344,8 @@ static ddp_status connect_store(struct ddpi_torch_store *store,
     if (failure != 0)
         return ddpi_error_set(err, DDP_E_UNREACHABLE, "MASTER_ADDR: resolve '%s': %s",
                               endpoint->host, gai_strerror(failure));
-    ddp_status status = dial_store(store, found, ddpi_deadline(torch_now_ms(), timeout_ms), err);
+    ddp_status status =
+        dial_store(store, found, ddpi_deadline(ddpi_monotonic_ms(), timeout_ms), err);
     freeaddrinfo(found);
     if (status != DDP_OK)
         return status;

@@ -28,11 +28,6 @@
 
 enum { ARENA_NAP_US = 500 }; /* between looks at an arena */
 
-static uint64_t wait_now_ms(void)
-{
-    return ddpi_now_ms(&ddpi_clock_monotonic);
-}
-
 struct needs {
     const struct ddpi_need *list;
     unsigned count;
@@ -135,7 +130,7 @@ static ddp_status read_messages(struct ddp_comm *comm, struct ddpi_edge *edge,
                                 const struct needs *needs)
 {
     struct ddpi_memo memo;
-    uint64_t now = wait_now_ms();
+    uint64_t now = ddpi_monotonic_ms();
     bool ended = ddpi_process_ended(&edge->process);
     for (;;) {
         switch (ddpi_control_read(&edge->control, &memo)) {
@@ -392,7 +387,7 @@ static ddp_status wait_for_edges(struct ddp_comm *comm, const struct ddpi_wait *
 {
     const struct needs needs = {.list = list, .count = count};
     struct pollfd *fds = poll_room(comm, count);
-    uint64_t now = wait_now_ms(), wake_ms, look_ms = UINT64_MAX;
+    uint64_t now = ddpi_monotonic_ms(), wake_ms, look_ms = UINT64_MAX;
     if (fds == NULL)
         return comm->failed;
     ddp_status status = note_death(comm, &needs, now, &look_ms);

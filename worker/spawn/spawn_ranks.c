@@ -31,11 +31,6 @@ struct ddp_spawned {
     uint32_t failures; /* how many of them have failed */
 };
 
-static uint64_t spawn_now_ms(void)
-{
-    return ddpi_now_ms(&ddpi_clock_monotonic);
-}
-
 /* ---- waiting ---- */
 
 static void reap_ended(ddp_spawned *spawned)
@@ -56,8 +51,8 @@ static ddp_status await_an_end(ddp_spawned *spawned, uint64_t deadline_ms, struc
     for (uint32_t rank = 0; rank < spawned->task.nprocs; rank++)
         spawned->fds[rank] =
             (struct pollfd){.fd = spawned->processes[rank].pidfd, .events = POLLIN};
-    int count =
-        poll(spawned->fds, spawned->task.nprocs, ddpi_remaining_ms(spawn_now_ms(), deadline_ms));
+    int count = poll(spawned->fds, spawned->task.nprocs,
+                     ddpi_remaining_ms(ddpi_monotonic_ms(), deadline_ms));
     if (count < 0 && errno != EINTR)
         return ddpi_error_sys(err, errno, "wait for %u processes", spawned->task.nprocs);
     reap_ended(spawned);
@@ -78,10 +73,10 @@ static void signal_all(ddp_spawned *spawned, int signal)
 /* By @signal, within @limit_ms. */
 static void end_by(ddp_spawned *spawned, int signal, uint32_t limit_ms)
 {
-    uint64_t deadline_ms = spawn_now_ms() + limit_ms;
+    uint64_t deadline_ms = ddpi_monotonic_ms() + limit_ms;
     if (!all_have_ended(spawned))
         signal_all(spawned, signal);
-    while (!all_have_ended(spawned) && spawn_now_ms() < deadline_ms &&
+    while (!all_have_ended(spawned) && ddpi_monotonic_ms() < deadline_ms &&
            await_an_end(spawned, deadline_ms, NULL) == DDP_OK)
         ;
 }
@@ -112,10 +107,10 @@ static const struct ddpi_rank_end *first_failure(const ddp_spawned *spawned)
 static void await_cause(ddp_spawned *spawned)
 {
     uint64_t deadline_ms =
-        spawn_now_ms() + (spawned->grace_ms < CAUSE_MS ? spawned->grace_ms : CAUSE_MS);
+        ddpi_monotonic_ms() + (spawned->grace_ms < CAUSE_MS ? spawned->grace_ms : CAUSE_MS);
     const struct ddpi_rank_end *first = first_failure(spawned);
     while (first != NULL && ddpi_rank_end_follows(first) && !all_have_ended(spawned) &&
-           spawn_now_ms() < deadline_ms && await_an_end(spawned, deadline_ms, NULL) == DDP_OK)
+           ddpi_monotonic_ms() < deadline_ms && await_an_end(spawned, deadline_ms, NULL) == DDP_OK)
         first = first_failure(spawned);
 }
 
@@ -168,13 +163,13 @@ static ddp_status still_running(const ddp_spawned *spawned, uint32_t timeout_ms,
 ddp_status ddp_spawn_join(ddp_spawned *spawned, uint32_t timeout_ms,
                           struct ddp_spawn_failure *ret_failure, struct ddp_error *err)
 {
-    uint64_t deadline_ms = ddpi_deadline(spawn_now_ms(), timeout_ms);
+    uint64_t deadline_ms = ddpi_deadline(ddpi_monotonic_ms(), timeout_ms);
     ddp_status status = check_join(spawned, ret_failure, err);
     if (status != DDP_OK)
         return status;
     reap_ended(spawned);
     while (status == DDP_OK && !all_have_ended(spawned) && spawned->failures == 0 &&
-           spawn_now_ms() < deadline_ms)
+           ddpi_monotonic_ms() < deadline_ms)
         status = await_an_end(spawned, deadline_ms, err);
     if (status != DDP_OK)
         return status;

@@ -5,6 +5,7 @@
 #include "perf_job.h"
 
 #include "error.h"
+#include "thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,9 +25,7 @@ enum { CLOSE_LIMIT_MS = 10000 };
 
 static _Noreturn void become_launcher(const char *const *words)
 {
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)ddpi_thread_unblock_signals();
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd < 3 && null_fd >= 0; fd++)

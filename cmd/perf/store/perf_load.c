@@ -7,6 +7,7 @@
  */
 #include "perf_load.h"
 
+#include "clock.h"
 #include "error.h"
 #include "mem.h"
 
@@ -15,7 +16,6 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -33,13 +33,6 @@ struct perf_conn {
     uint64_t sent;      /* in this play */
     uint64_t answered;
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static bool send_all(const struct perf_conn *conn, const uint8_t *bytes, size_t len,
                      struct ddp_error *err)
@@ -144,7 +137,7 @@ static bool load_receive(struct perf_load *load, struct perf_conn *conn, struct 
         return !ddpi_error_sys(err, errno, "cannot receive from the server");
     if (got == 0)
         return !ddpi_error_set(err, DDP_E_CLOSED, "the server closed a connection");
-    uint64_t now = now_ns();
+    uint64_t now = ddpi_monotonic_ns();
     size_t used, len = (size_t)got;
     if (ddpi_buf_len(&conn->in) == 0) {
         if (!take_replies(load, conn, scratch, len, now, &used, err))
@@ -185,7 +178,7 @@ static bool play_all(struct perf_load *load, struct ddp_error *err)
     uint64_t posted = load->outstanding;
     for (uint32_t i = 0; i < load->count; i++) {
         load->conns[i].sent = load->conns[i].answered = 0;
-        if (!top_up(load, &load->conns[i], now_ns(), err))
+        if (!top_up(load, &load->conns[i], ddpi_monotonic_ns(), err))
             return false;
     }
     return pump(load, posted, err);
@@ -200,10 +193,10 @@ bool perf_load_play(struct perf_load *load, const struct perf_play *play, struct
         return !ddpi_error_nomem(err, slots * sizeof *load->stamps);
     load->play = play;
     load->answered = 0;
-    uint64_t begin = now_ns();
+    uint64_t begin = ddpi_monotonic_ns();
     load->end_ns = begin + play->duration_ns;
     bool done = play_all(load, err);
-    *ret = (struct perf_result){load->answered, (double)(now_ns() - begin) / 1e3};
+    *ret = (struct perf_result){load->answered, (double)(ddpi_monotonic_ns() - begin) / 1e3};
     load->play = NULL;
     ddpi_free(load->stamps);
     load->stamps = NULL;
@@ -279,10 +272,10 @@ bool perf_load_open(struct perf_load *load, const struct perf_wire *wire, uint16
         return !ddpi_error_nomem(err, SCRATCH_SIZE + count * sizeof *load->conns);
     struct ddpi_buf greeting;
     ddpi_buf_init(&greeting, SCRATCH_SIZE);
-    uint64_t begin = now_ns();
+    uint64_t begin = ddpi_monotonic_ns();
     bool done = wire->put_greeting(&greeting) ? connect_all(load, port, count, &greeting, err)
                                               : !ddpi_error_nomem(err, SCRATCH_SIZE);
-    *ret_elapsed_us = (double)(now_ns() - begin) / 1e3;
+    *ret_elapsed_us = (double)(ddpi_monotonic_ns() - begin) / 1e3;
     ddpi_buf_finish(&greeting);
     return done;
 }

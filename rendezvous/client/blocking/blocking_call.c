@@ -4,6 +4,7 @@
  */
 #include "blocking_call.h"
 
+#include "clock.h"
 #include "error.h"
 #include "leader.h"
 #include "mem.h"
@@ -27,7 +28,7 @@ void ddpi_store_call_done(void *ctx, struct ddpi_client_request *request,
 void ddpi_store_run_all(ddp_store *store, struct call *first, uint32_t timeout_ms)
 {
     pthread_mutex_lock(&store->lock);
-    uint64_t now_ms = ddpi_link_now();
+    uint64_t now_ms = ddpi_monotonic_ms();
     ddpi_store_read_if_idle(store, now_ms);
     for (struct call *call = first; call != NULL; call = call->next) {
         pthread_cond_init(&call->waiter.cond, NULL);

@@ -41,12 +41,12 @@ static ddp_status connect_first(ddp_store *store, struct ddp_error *err)
 {
     struct ddpi_client *core = &store->core;
     uint32_t timeout_ms = store->target.connect_timeout_ms;
-    uint64_t now_ms = ddpi_link_now(), deadline_ms = ddpi_deadline(now_ms, timeout_ms);
+    uint64_t now_ms = ddpi_monotonic_ms(), deadline_ms = ddpi_deadline(now_ms, timeout_ms);
     struct ddp_error why;
     ddpi_client_start(core, now_ms);
     while (core->sm.state != CLIENT_OPEN && now_ms < deadline_ms && goes_on(core)) {
         ddpi_store_lead(store, NULL, deadline_ms);
-        now_ms = ddpi_link_now();
+        now_ms = ddpi_monotonic_ms();
     }
     if (core->sm.state == CLIENT_OPEN) {
         store->limits = core->welcome;

@@ -100,7 +100,7 @@ static ddp_status await_event(ddp_store *store, uint64_t until_ms, struct ddp_er
             status = ddpi_error_set(err, DDP_E_CLOSED, "%s", store->core.why.msg);
         else if (waiter.canceled)
             status = ddpi_error_set(err, DDP_E_CANCELED, "canceled");
-        else if (ddpi_link_now() >= until_ms)
+        else if (ddpi_monotonic_ms() >= until_ms)
             status = ddpi_error_set(err, DDP_E_TIMEOUT, "no watched key has changed in time");
     }
     pthread_cond_destroy(&waiter.cond);
@@ -113,7 +113,7 @@ ddp_status ddp_store_next_event(ddp_store *store, uint32_t timeout_ms,
     struct ddp_error why;
     struct ddp_store_event *event = NULL;
     pthread_mutex_lock(&store->lock);
-    ddp_status status = await_event(store, ddpi_deadline(ddpi_link_now(), timeout_ms), &why);
+    ddp_status status = await_event(store, ddpi_deadline(ddpi_monotonic_ms(), timeout_ms), &why);
     if (status == DDP_OK)
         event = pop_event(store);
     pthread_mutex_unlock(&store->lock);

@@ -15,6 +15,7 @@
  */
 #include "leader.h"
 
+#include "clock.h"
 #include "error.h"
 
 #include <errno.h>
@@ -157,7 +158,7 @@ static void start_dial(ddp_store *store)
     struct ddp_error err;
     struct addrinfo *infos;
     ddp_status status = resolve_unlocked(store, &infos, &err);
-    uint64_t now_ms = ddpi_link_now();
+    uint64_t now_ms = ddpi_monotonic_ms();
     if (store->core.sm.state != CLIENT_DIALING) { /* the attempt was given up meanwhile */
         if (status == DDP_OK)
             freeaddrinfo(infos);
@@ -183,7 +184,7 @@ static void follow_state(ddp_store *store)
 static int poll_unlocked(ddp_store *store, struct pollfd *fds, uint64_t until_ms)
 {
     struct timespec timeout = {0};
-    uint64_t now_ms = ddpi_link_now();
+    uint64_t now_ms = ddpi_monotonic_ms();
     uint64_t left_ms = until_ms > now_ms ? until_ms - now_ms : 0;
     bool limited = until_ms != UINT64_MAX;
     timeout.tv_sec = (time_t)(left_ms / 1000);
@@ -210,7 +211,7 @@ void ddpi_store_lead(ddp_store *store, const struct waiter *waiter, uint64_t unt
 {
     struct ddpi_client *core = &store->core;
     struct ddpi_link *link = &store->link;
-    uint64_t now_ms = ddpi_link_now();
+    uint64_t now_ms = ddpi_monotonic_ms();
     struct ddp_error err;
     unsigned state = core->sm.state;
     if (state == CLIENT_CLOSED) {
@@ -236,7 +237,7 @@ void ddpi_store_lead(ddp_store *store, const struct waiter *waiter, uint64_t unt
         next_ms = link->until_ms;
     bool ready = poll_unlocked(store, fds, next_ms) > 0 && fds[0].revents != 0;
     unpoke(store);
-    now_ms = ddpi_link_now();
+    now_ms = ddpi_monotonic_ms();
     if (link->dialling)
         take_dial_result(store, ddpi_link_go_on(link, ready, now_ms, &err), &err, now_ms);
     else if (ready && (fds[0].revents & ~POLLOUT) != 0)
@@ -256,7 +257,7 @@ static void follow_leader(ddp_store *store, struct waiter *waiter, uint64_t unti
     else
         pthread_cond_clockwait(&waiter->cond, &store->lock, CLOCK_MONOTONIC, &until);
     if (store->resolving)
-        ddpi_client_tick(&store->core, ddpi_link_now());
+        ddpi_client_tick(&store->core, ddpi_monotonic_ms());
 }
 
 static void wake_a_leader(ddp_store *store)
@@ -276,7 +277,7 @@ void ddpi_store_await(ddp_store *store, struct waiter *waiter, uint64_t until_ms
         else
             ddpi_store_lead(store, waiter, until_ms);
         if (until_ms != UINT64_MAX)
-            now_ms = ddpi_link_now();
+            now_ms = ddpi_monotonic_ms();
     }
     ddpi_list_remove(&waiter->of_store);
     wake_a_leader(store);
@@ -306,6 +307,6 @@ void ddpi_store_send_cancellations(ddp_store *store)
 {
     struct ddp_error err;
     if (is_connected(store)) /* the leader will find a failure */
-        (void)send_output(store, ddpi_link_now(), &err);
+        (void)send_output(store, ddpi_monotonic_ms(), &err);
     poke_leader(store);
 }

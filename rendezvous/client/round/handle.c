@@ -13,11 +13,6 @@
 
 enum { DESCRIPTION_MAX = 64 * 1024 };
 
-static uint64_t monotonic_ms(void)
-{
-    return ddpi_now_ms(&ddpi_clock_monotonic);
-}
-
 /* ---- hooks of the client ---- */
 
 static void on_store_state(void *data, ddp_store_uv *store, enum ddp_store_uv_state state,
@@ -73,7 +68,7 @@ static void report_left(ddp_round *round)
 static void submit_leaving(ddp_round *round, struct ddp_store_request request,
                            ddp_store_uv_done *done)
 {
-    uint64_t now = monotonic_ms();
+    uint64_t now = ddpi_monotonic_ms();
     request.size = sizeof request;
     request.timeout_ms = round->leave_until_ms > now ? (uint32_t)(round->leave_until_ms - now) : 0;
     if (ddp_store_uv_submit(round->store, &request, done, round, NULL, NULL) != DDP_OK)
@@ -93,7 +88,8 @@ static void ask_to_leave(ddp_round *round)
 static void on_round_left(void *data, const struct ddp_store_result *result)
 {
     ddp_round *round = data;
-    if (result->status == DDP_E_CLOSED && monotonic_ms() < round->leave_until_ms && !round->closing)
+    if (result->status == DDP_E_CLOSED && ddpi_monotonic_ms() < round->leave_until_ms &&
+        !round->closing)
         ask_to_leave(round); /* the connection was lost */
     else
         report_left(round);
@@ -117,7 +113,7 @@ void ddp_round_leave(ddp_round *round, uint32_t timeout_ms, void (*left)(void *d
         return;
     round->left = left;
     round->left_data = data;
-    round->leave_until_ms = monotonic_ms() + timeout_ms;
+    round->leave_until_ms = ddpi_monotonic_ms() + timeout_ms;
     if (joined && round->connected && round->member.due)
         (void)ddpi_round_send_member(round, NULL);
     bool unheard = joined && round->member.request != 0;

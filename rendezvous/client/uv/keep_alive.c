@@ -81,7 +81,8 @@ void ddpi_uv_keep(ddp_store_uv *store, struct kept_session *kept,
                   const struct ddp_store_session *session)
 {
     kept->session = *session;
-    kept->next_ms = kept->hold ? 0 : ddpi_deadline(ddpi_uv_now(), kept->lease_ms / KEEPS_PER_LEASE);
+    kept->next_ms =
+        kept->hold ? 0 : ddpi_deadline(ddpi_monotonic_ms(), kept->lease_ms / KEEPS_PER_LEASE);
     ddpi_list_append(&store->kept, &kept->of_store);
     limit_backoff(store);
     if (kept->hold)
@@ -122,7 +123,8 @@ void ddpi_uv_keep_alive_done(ddp_store_uv *store, struct kept_session *kept, ddp
     if (status == DDP_OK)
         kept->next_ms = ddpi_deadline(kept->sent_ms, pause_ms);
     else
-        kept->next_ms = ddpi_deadline(ddpi_uv_now(), pause_ms < RETRY_MS ? pause_ms : RETRY_MS);
+        kept->next_ms =
+            ddpi_deadline(ddpi_monotonic_ms(), pause_ms < RETRY_MS ? pause_ms : RETRY_MS);
     if (status == DDP_OK && !kept->closed && store->hooks.session_kept != NULL && !store->closing)
         store->hooks.session_kept(store->hooks.data, store, &kept->session, kept->sent_ms);
     bool ended = status == DDP_E_NOT_FOUND && !kept->closed;
@@ -156,7 +158,7 @@ static void make_keep_alive(struct kept_session *kept, uint64_t now_ms)
 
 void ddpi_uv_keep_alive_all(ddp_store_uv *store)
 {
-    uint64_t now_ms = ddpi_uv_now();
+    uint64_t now_ms = ddpi_monotonic_ms();
     ddpi_list_for_each (node, &store->kept) {
         struct kept_session *kept = kept_of(node);
         if (kept->closed)

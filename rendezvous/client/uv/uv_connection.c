@@ -13,6 +13,7 @@
  */
 #include "uv_connection.h"
 
+#include "clock.h"
 #include "error.h"
 #include "keep_alive.h"
 #include "mem.h"
@@ -34,7 +35,7 @@ static void lose_connection(ddp_store_uv *store, int uv_err, const char *what)
 {
     struct ddp_error err;
     ddpi_uv_error(&err, uv_err, what);
-    ddpi_client_lost(&store->core, &err, ddpi_uv_now());
+    ddpi_client_lost(&store->core, &err, ddpi_monotonic_ms());
 }
 
 /* ---- looking up the name ---- */
@@ -124,7 +125,7 @@ static void on_socket_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *b
     if (nread == 0 || !ddpi_uv_is_connected(store))
         return;
     if (nread > 0)
-        ddpi_client_received(&store->core, (size_t)nread, ddpi_uv_now());
+        ddpi_client_received(&store->core, (size_t)nread, ddpi_monotonic_ms());
     else
         lose_connection(store, (int)nread, "the connection ended");
     store->settle(store);
@@ -170,9 +171,9 @@ static void greet_server(ddp_store_uv *store)
     (void)uv_tcp_getpeername(&store->tcp, (struct sockaddr *)&name, &len);
     struct ddpi_address peer = ddpi_address_of((const struct sockaddr *)&name);
     if (ddpi_client_auth_terms(&store->target.auth, &peer, &terms, &err) == DDP_OK)
-        ddpi_client_connected(&store->core, &terms, ddpi_uv_now());
+        ddpi_client_connected(&store->core, &terms, ddpi_monotonic_ms());
     else
-        ddpi_client_lost(&store->core, &err, ddpi_uv_now());
+        ddpi_client_lost(&store->core, &err, ddpi_monotonic_ms());
 }
 
 static void on_connected(uv_connect_t *connect, int uv_err)

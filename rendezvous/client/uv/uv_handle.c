@@ -11,6 +11,7 @@
 #include "uv_handle.h"
 
 #include "client_store.h"
+#include "clock.h"
 #include "error.h"
 #include "keep_alive.h"
 #include "mem.h"
@@ -22,7 +23,7 @@
 
 void ddpi_uv_later(ddp_store_uv *store, uint32_t delay_ms, void (*due)(void *data), void *data)
 {
-    store->later_ms = ddpi_uv_now() + delay_ms;
+    store->later_ms = ddpi_monotonic_ms() + delay_ms;
     store->later = due;
     store->later_data = data;
     ddpi_uv_soon(store);
@@ -145,7 +146,7 @@ static void set_timer(ddp_store_uv *store)
         uv_timer_stop(&store->timer);
         return;
     }
-    uint64_t now_ms = ddpi_uv_now();
+    uint64_t now_ms = ddpi_monotonic_ms();
     uv_timer_start(&store->timer, on_timer, at > now_ms ? at - now_ms : 0, 0);
 }
 
@@ -155,7 +156,7 @@ static void settle_handle(ddp_store_uv *store)
         free_if_closed(store);
         return;
     }
-    uint64_t now_ms = ddpi_uv_now();
+    uint64_t now_ms = ddpi_monotonic_ms();
     call_later(store, now_ms);
     ddpi_uv_cancel_marked(store);
     ddpi_uv_keep_alive_due(store, now_ms);
@@ -249,7 +250,7 @@ ddp_status ddp_store_uv_open(struct uv_loop_s *loop, const struct ddp_store_opti
     uv_idle_init(loop, &store->soon);
     store->timer.data = store->soon.data = store;
     store->handles = 2;
-    ddpi_client_start(&store->core, ddpi_uv_now());
+    ddpi_client_start(&store->core, ddpi_monotonic_ms());
     ddpi_uv_soon(store);
     *ret_store = store;
     return DDP_OK;

@@ -4,6 +4,7 @@
  */
 #include "uv_request.h"
 
+#include "clock.h"
 #include "error.h"
 #include "keep_alive.h"
 #include "mem.h"
@@ -188,7 +189,7 @@ ddp_status ddp_store_uv_submit(ddp_store_uv *store, const struct ddp_store_reque
     status = copy_request(store, request, asked, err);
     if (status == DDP_OK)
         status = ddpi_client_submit(&store->core, &asked->request, request->timeout_ms,
-                                    ddpi_uv_now(), err);
+                                    ddpi_monotonic_ms(), err);
     if (status != DDP_OK) {
         destroy_request(asked);
         return status;

@@ -87,12 +87,6 @@ static inline struct uv_request *ddpi_uv_request_of(struct ddpi_client_request *
     return ddpi_container_of(request, struct uv_request, request);
 }
 
-/* Monotonic milliseconds. */
-static inline uint64_t ddpi_uv_now(void)
-{
-    return uv_hrtime() / 1000000;
-}
-
 static inline void ddpi_uv_on_soon(uv_idle_t *idle)
 {
     ddp_store_uv *store = idle->data;

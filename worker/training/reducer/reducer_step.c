@@ -15,11 +15,6 @@
 
 enum { NAMES_SHOWN = 6 };
 
-static uint64_t now_us(void)
-{
-    return ddpi_now_us(&ddpi_clock_monotonic);
-}
-
 /* ---- sentences ---- */
 
 const char *ddpi_parameter_name(const struct ddp_reducer *reducer, uint32_t parameter,
@@ -109,7 +104,7 @@ ddp_status ddpi_step_begin(struct ddp_reducer *reducer, bool shadowing, bool *re
     ddp_status status = prepare(reducer, ret_others, &cause);
     if (status != DDP_OK)
         return ddpi_reducer_fail(reducer, status, &cause, err);
-    reducer->step_begin_us = now_us();
+    reducer->step_begin_us = ddpi_monotonic_us();
     reducer->learning = reducer->sync && reducer->options.static_graph && !reducer->static_map;
     reset_buckets(reducer);
     if (*ret_others)
@@ -165,7 +160,7 @@ static void note_arrival(struct ddp_reducer *reducer, uint32_t parameter)
     bool first = reducer->pass.pending[number] == bucket->shown.ngradients;
     bool last = reducer->pass.pending[number] == 1;
     if (first || last) {
-        uint64_t now = now_us();
+        uint64_t now = ddpi_monotonic_us();
         bucket->first_ready_us = first ? now : bucket->first_ready_us;
         bucket->full_us = now;
     }
@@ -364,7 +359,7 @@ static ddp_status close_step(struct ddp_reducer *reducer, struct ddp_error *err)
         return status;
     reducer->state = DDPI_REDUCER_CLOSED;
     reducer->non_finite = false;
-    reducer->finish_us = now_us();
+    reducer->finish_us = ddpi_monotonic_us();
     status = start_full_buckets(reducer, err);
     if (status != DDP_OK)
         return status;
@@ -384,7 +379,7 @@ static void end_step(struct ddp_reducer *reducer)
     }
     if (!reducer->rebuilt)
         reducer->rebuild_due = true;
-    reducer->step_end_us = now_us();
+    reducer->step_end_us = ddpi_monotonic_us();
     reducer->steps++;
     ddpi_trace_step(reducer);
     reducer->state = DDPI_REDUCER_IDLE;

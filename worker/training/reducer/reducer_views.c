@@ -6,21 +6,18 @@
  * that order: so those of a bucket are neighbours.
  */
 #include "error.h"
+#include "mem.h"
 #include "reduce.h"
 #include "reducer.h"
 
 enum { ALIGNMENT = 64 };
 
-static size_t round_up(size_t bytes)
-{
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 size_t ddp_reducer_view_bytes(const struct ddp_reducer_options *options)
 {
     size_t bytes = 0;
     for (uint32_t dtype = 0; dtype < DDPI_DTYPES; dtype++) {
-        size_t size = ddp_dtype_size((ddp_dtype)dtype), first = round_up(bytes), end = first;
+        size_t size = ddp_dtype_size((ddp_dtype)dtype), first = ddpi_round_up(bytes, ALIGNMENT),
+               end = first;
         for (size_t i = 0; i < options->nparameters; i++) {
             const struct ddp_parameter *parameter = &options->parameters[i];
             if (ddp_dtype_size(parameter->dtype) == 0 || parameter->count > SIZE_MAX / 2 / size)
@@ -39,7 +36,7 @@ static void place_gradients(struct ddp_reducer *reducer)
 {
     size_t at = 0;
     for (uint32_t dtype = 0; dtype < DDPI_DTYPES; dtype++) {
-        at = round_up(at);
+        at = ddpi_round_up(at, ALIGNMENT);
         for (uint32_t i = reducer->nparameters; i-- > 0;) {
             struct ddpi_parameter *parameter = &reducer->parameters[i];
             if (parameter->dtype != dtype)

@@ -15,11 +15,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t now_us(void)
-{
-    return ddpi_now_us(&ddpi_clock_monotonic);
-}
-
 /* NULL: this rank does not want it, as it has joined, or is not in the set. */
 static struct ddp_tensor *own_tensor(struct ddp_tensors *tensors,
                                      const struct ddpi_tensor_request *request)
@@ -260,7 +255,7 @@ static void note_times(struct ddp_tensors *tensors, const struct ddp_tensor *own
     ddpi_timeline_event(&tensors->timeline, request->set, request->name, name, own->enqueued_us,
                         begin_us);
     ddpi_timeline_event(&tensors->timeline, request->set, request->name,
-                        name + strlen("NEGOTIATE_"), begin_us, now_us());
+                        name + strlen("NEGOTIATE_"), begin_us, ddpi_monotonic_us());
 }
 
 static void finish_batch(struct ddp_tensors *tensors,
@@ -324,7 +319,7 @@ ddp_status ddpi_tensors_carry_out(struct ddp_tensors *tensors,
                                   struct ddp_error *err)
 {
     struct ddp_tensor **own = ddpi_calloc(count, sizeof(struct ddp_tensor *));
-    uint64_t begin_us = now_us();
+    uint64_t begin_us = ddpi_monotonic_us();
     if (own == NULL)
         return ddpi_error_nomem(err, count * sizeof(struct ddp_tensor *));
     for (size_t i = 0; i < count; i++)

@@ -24,11 +24,6 @@
 /* Flags that are 1 in the end if all ranks set them. */
 enum { HAS_NO_LIST = 1, WANTS_NOTHING = 2, HAS_TOLD_ALL = 4 };
 
-static uint64_t now_ms(void)
-{
-    return ddpi_now_ms(&ddpi_clock_monotonic);
-}
-
 /* ---- what this rank wants ---- */
 
 static uint64_t *bits_wanted(const struct ddp_tensors *tensors)
@@ -61,7 +56,7 @@ static bool has_bit(const uint64_t *bits, uint32_t number)
 static bool announce(struct ddp_tensors *tensors, struct ddp_tensor *tensor)
 {
     uint32_t slot;
-    uint64_t waited_ms = now_ms() - tensor->enqueued_us / 1000;
+    uint64_t waited_ms = ddpi_monotonic_ms() - tensor->enqueued_us / 1000;
     enum ddpi_cache_answer answer =
         ddpi_response_cache_find(&tensors->cache, &tensor->request, &slot);
     if (answer == DDPI_CACHE_HIT)
@@ -86,7 +81,7 @@ static void announce_stop(struct ddp_tensors *tensors)
         const struct ddpi_tensor_request *request = &tensors->stalled->response.request;
         memcpy(stop.name, request->name, sizeof stop.name);
         stop.root = request->set;
-        stop.count = now_ms() - tensors->stalled->since_ms;
+        stop.count = ddpi_monotonic_ms() - tensors->stalled->since_ms;
         tensors->stalled = NULL; /* it may be freed in this cycle */
     }
     tensors->stop_sent = ddpi_tensor_request_put(&tensors->list, &stop);
@@ -174,8 +169,8 @@ static ddp_status take_lists(struct ddp_tensors *tensors, const size_t *lens, co
 {
     ddp_status status = DDP_OK;
     for (uint32_t rank = 0; status == DDP_OK && rank < tensors->world_size; rank++) {
-        status =
-            ddpi_negotiation_take(&tensors->negotiation, rank, lists, lens[rank], now_ms(), err);
+        status = ddpi_negotiation_take(&tensors->negotiation, rank, lists, lens[rank],
+                                       ddpi_monotonic_ms(), err);
         lists += lens[rank];
     }
     return status == DDP_OK ? ddpi_negotiation_settle(&tensors->negotiation, err) : status;
@@ -349,7 +344,7 @@ static void report_stall(struct ddp_tensors *tensors, const struct ddpi_wanted_t
 
 static void check_stalls(struct ddp_tensors *tensors)
 {
-    uint64_t now = now_ms();
+    uint64_t now = ddpi_monotonic_ms();
     ddpi_list_for_each (link, &tensors->negotiation.wanted) {
         struct ddpi_wanted_tensor *wanted =
             ddpi_container_of(link, struct ddpi_wanted_tensor, link);
@@ -434,7 +429,7 @@ static uint32_t pause_until_next(struct ddp_tensors *tensors, uint64_t began_us,
     struct timespec until = {.tv_sec = (time_t)(until_us / 1000000),
                              .tv_nsec = (long)(until_us % 1000000 * 1000)};
     while (!tensors->closing && !(tensors->quiet && tensors->woken) &&
-           ddpi_now_us(&ddpi_clock_monotonic) < until_us)
+           ddpi_monotonic_us() < until_us)
         if (pthread_cond_timedwait(&tensors->wake, &tensors->lock, &until) != 0)
             break;
     pthread_mutex_unlock(&tensors->lock);
@@ -477,10 +472,10 @@ void *ddpi_tensors_loop(void *arg)
     struct ddp_tensors *tensors = arg;
     struct ddp_error err = {0};
     uint32_t pause_ms = tensors->options.cycle_ms;
-    uint64_t began_us = ddpi_now_us(&ddpi_clock_monotonic);
+    uint64_t began_us = ddpi_monotonic_us();
     while (run_cycle(tensors, &err) == DDP_OK) {
         pause_ms = pause_until_next(tensors, began_us, pause_ms);
-        began_us = ddpi_now_us(&ddpi_clock_monotonic);
+        began_us = ddpi_monotonic_us();
     }
     fail_all(tensors, &err);
     leave(tensors, tensors->negotiation.stopped);
