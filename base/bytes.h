@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 struct ddpi_bytes {
@@ -35,6 +36,26 @@ static inline int ddpi_bytes_compare(struct ddpi_bytes a, struct ddpi_bytes b)
     size_t common = a.len < b.len ? a.len : b.len;
     int order = common > 0 ? memcmp(a.data, b.data, common) : 0;
     return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+/* Digests (FNV-1a), for tables and comparisons. They do not withstand who seeks collisions. These
+ * are those of no bytes. */
+#define DDPI_DIGEST32_NONE UINT32_C(0x811c9dc5)
+#define DDPI_DIGEST64_NONE UINT64_C(0xcbf29ce484222325)
+
+/* The digest of those bytes that @digest is of, and @len more. */
+static inline uint32_t ddpi_digest32(uint32_t digest, const void *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        digest = (digest ^ ((const uint8_t *)bytes)[i]) * UINT32_C(0x01000193);
+    return digest;
+}
+
+static inline uint64_t ddpi_digest64(uint64_t digest, const void *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        digest = (digest ^ ((const uint8_t *)bytes)[i]) * UINT64_C(0x100000001b3);
+    return digest;
 }
 
 #endif

@@ -4,6 +4,7 @@
  */
 #include "pmix_upcalls.h"
 
+#include "bytes.h"
 #include "error.h"
 #include "mem.h"
 #include "pmix_names.h"
@@ -178,13 +179,6 @@ static pmix_status_t on_job_control(const pmix_proc_t *proc, const pmix_proc_t t
 
 /* ---- groups of ranks ---- */
 
-static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t len) /* FNV-1a */
-{
-    for (size_t i = 0; i < len; i++)
-        hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(1099511628211);
-    return hash;
-}
-
 static bool has_rank_of(const struct pmix_node *node, const pmix_proc_t *procs, size_t nprocs)
 {
     for (size_t i = 0; i < nprocs; i++)
@@ -215,9 +209,9 @@ static struct group_call *make_call(const char *kind, const pmix_proc_t *procs, 
         ddpi_free(call);
         return NULL;
     }
-    call->group = hash_bytes(UINT64_C(14695981039346656037), kind, strlen(kind));
+    call->group = ddpi_digest64(DDPI_DIGEST64_NONE, kind, strlen(kind));
     for (size_t i = 0; i < nprocs; i++)
-        call->group = hash_bytes(call->group, &procs[i].rank, sizeof procs[i].rank);
+        call->group = ddpi_digest64(call->group, &procs[i].rank, sizeof procs[i].rank);
     for (uint32_t i = 0; i < place->node_count; i++)
         if (has_rank_of(&host.hooks.nodes[i], procs, nprocs))
             call->nodes[call->count++] = i;

@@ -4,6 +4,7 @@
  */
 #include "worker_program.h"
 
+#include "bytes.h"
 #include "error.h"
 #include "mem.h"
 #include "parse.h"
@@ -200,16 +201,6 @@ ddp_status program_resolve(char **operands, char *argument, bool module, bool no
     return DDP_OK;
 }
 
-/* FNV-1a of 32 bits, of one more word and its end. */
-static uint32_t hash_word(uint32_t hash, const char *word)
-{
-    for (const char *at = word;; at++) {
-        hash = (hash ^ (uint8_t)*at) * UINT32_C(16777619);
-        if (*at == '\0')
-            return hash;
-    }
-}
-
 static void put_word(char *text, size_t size, size_t *used, const char *word)
 {
     for (const char *at = word; *at != '\0' && *used < size - 1; at++)
@@ -219,11 +210,11 @@ static void put_word(char *text, size_t size, size_t *used, const char *word)
 
 void program_describe(char *const *operands, bool module, char *text, size_t size)
 {
-    uint32_t hash = UINT32_C(2166136261);
+    uint32_t hash = DDPI_DIGEST32_NONE; /* of the words and their ends */
     size_t used = 0;
     put_word(text, size, &used, module ? "-m " : "");
     for (size_t i = 0; operands[i] != NULL; i++) {
-        hash = hash_word(hash, operands[i]);
+        hash = ddpi_digest32(hash, operands[i], strlen(operands[i]) + 1);
         put_word(text, size, &used, i > 0 ? " " : "");
         put_word(text, size, &used, operands[i]);
     }

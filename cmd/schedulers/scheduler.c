@@ -7,6 +7,7 @@
  */
 #include "scheduler_vars.h"
 
+#include "bytes.h"
 #include "error.h"
 
 #include <ctype.h>
@@ -110,11 +111,8 @@ void scheduler_id(char ret[DDPI_JOB_MAX + 1], const char *prefix, const char *id
             *c = '-';
 }
 
-/* FNV-1a: nothing depends on it but that neighbours differ. */
+/* Nothing depends on it but that neighbours differ. */
 uint16_t scheduler_port(const char *id)
 {
-    uint32_t hash = 2166136261u;
-    for (; *id != '\0'; id++)
-        hash = (hash ^ (unsigned char)*id) * 16777619u;
-    return (uint16_t)(PORT_FIRST + hash % PORT_COUNT);
+    return (uint16_t)(PORT_FIRST + ddpi_digest32(DDPI_DIGEST32_NONE, id, strlen(id)) % PORT_COUNT);
 }

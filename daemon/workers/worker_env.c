@@ -8,6 +8,7 @@
 #include "worker_env.h"
 
 #include "buf.h"
+#include "bytes.h"
 #include "error.h"
 #include "flight_file.h"
 #include "life_slot.h"
@@ -624,11 +625,9 @@ void worker_env_job_name(char *text, size_t size, const struct agent_config *con
                          const struct ddp_round_seat *seat)
 {
     char of_job[512];
-    uint32_t hash = 2166136261u; /* FNV-1a */
     snprintf(of_job, sizeof of_job, "%u %d %.400s", seat->master_port,
              seat->nodes == 1 ? (int)getpid() : 0, config->run_id != NULL ? config->run_id : "");
-    for (const char *at = of_job; *at != '\0'; at++)
-        hash = (hash ^ (unsigned char)*at) * 16777619u;
+    uint32_t hash = ddpi_digest32(DDPI_DIGEST32_NONE, of_job, strlen(of_job));
     snprintf(text, size, "ddprun-%08" PRIx32 "-%" PRIu64, hash, seat->generation);
 }
 

@@ -8,6 +8,7 @@
  *     member --finding: whether its child is complete--> first rank
  *     member <--finding of all-- first rank
  */
+#include "bytes.h"
 #include "child.h"
 #include "error.h"
 #include "grouped_calls.h"
@@ -53,13 +54,9 @@ static void describe_list(const uint32_t *ranks, uint32_t count, char text[LIST_
     }
 }
 
-/* FNV-1a, by Fowler, Noll and Vo. */
 static void digest_list(const uint32_t *ranks, uint32_t count, uint8_t digest[8])
 {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (uint32_t i = 0; i < count; i++)
-        for (unsigned byte = 0; byte < 4; byte++)
-            hash = (hash ^ (ranks[i] >> (8 * byte) & 0xff)) * 0x100000001b3u;
+    uint64_t hash = ddpi_digest64(DDPI_DIGEST64_NONE, ranks, count * sizeof *ranks);
     ddpi_put32(digest, (uint32_t)hash);
     ddpi_put32(digest + 4, (uint32_t)(hash >> 32));
 }

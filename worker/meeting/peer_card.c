@@ -8,6 +8,7 @@
 #include "peer_card.h"
 
 #include "buf.h"
+#include "bytes.h"
 #include "error.h"
 #include "text_file.h"
 
@@ -58,13 +59,11 @@ ddp_status ddpi_card_identify(struct ddpi_card *card, struct ddp_error *err)
     return DDP_OK;
 }
 
-/* The machine is a text without spaces, of limited length: it gets a digest (FNV-1a). */
+/* The machine is a text without spaces, of limited length: it gets a digest. */
 void ddpi_card_set_host(struct ddpi_card *card, const char *host_id)
 {
-    uint64_t digest = 0xcbf29ce484222325;
+    uint64_t digest = ddpi_digest64(DDPI_DIGEST64_NONE, host_id, strlen(host_id));
     size_t len = strlen(card->machine);
-    for (; *host_id != '\0'; host_id++)
-        digest = (digest ^ (uint8_t)*host_id) * 0x100000001b3;
     if (len > 0)
         snprintf(card->machine + len, sizeof card->machine - len, "-%016" PRIx64, digest);
 }

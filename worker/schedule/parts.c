@@ -3,6 +3,8 @@
  */
 #include "parts.h"
 
+#include "bytes.h"
+
 struct ddpi_chunk ddpi_parts_at(const struct ddpi_parts *parts, size_t count, uint32_t rank)
 {
     if (parts->counts == NULL)
@@ -38,13 +40,6 @@ bool ddpi_parts_span(const struct ddpi_parts *parts, size_t count, uint32_t nran
     return true;
 }
 
-uint32_t ddpi_digest_add(uint32_t digest, size_t count)
-{
-    for (unsigned byte = 0; byte < sizeof count; byte++)
-        digest = (digest ^ (uint8_t)(count >> 8 * byte)) * 16777619U;
-    return digest;
-}
-
 uint32_t ddpi_digest_end(uint32_t digest)
 {
     return digest > 1 ? digest : 2;
@@ -52,12 +47,10 @@ uint32_t ddpi_digest_end(uint32_t digest)
 
 uint32_t ddpi_parts_digest(const struct ddpi_parts *parts, uint32_t nranks)
 {
-    uint32_t digest = DDPI_DIGEST_START;
     if (parts->counts == NULL)
         return 0;
-    for (uint32_t rank = 0; rank < nranks; rank++)
-        digest = ddpi_digest_add(digest, parts->counts[rank]);
-    return ddpi_digest_end(digest);
+    return ddpi_digest_end(
+        ddpi_digest32(DDPI_DIGEST32_NONE, parts->counts, nranks * sizeof *parts->counts));
 }
 
 bool ddpi_parts_overlap(const struct ddpi_parts *parts, uint32_t nranks, uint32_t *ret_a,

@@ -21,10 +21,7 @@ struct ddpi_chunk ddpi_parts_at(const struct ddpi_parts *parts, size_t count, ui
 bool ddpi_parts_span(const struct ddpi_parts *parts, size_t count, uint32_t nranks,
                      size_t *ret_span, size_t *ret_sum);
 
-/* A digest of counts: FNV-1a from DDPI_DIGEST_START on. At the end it is neither 0 nor 1, which
- * mean something else in a header. */
-#define DDPI_DIGEST_START 2166136261U
-uint32_t ddpi_digest_add(uint32_t digest, size_t count);
+/* @digest as a header has it: neither 0 nor 1, which mean something else there. */
 uint32_t ddpi_digest_end(uint32_t digest);
 
 /* Tells divisions apart by their counts. 0: equal parts. */

@@ -4,6 +4,7 @@
  */
 #include "segments.h"
 
+#include "bytes.h"
 #include "error.h"
 #include "mem.h"
 #include "parts.h"
@@ -112,9 +113,10 @@ ddp_status ddpi_segments_check(const struct ddpi_segments *segments, size_t *ret
 
 uint32_t ddpi_segments_digest(const struct ddpi_segments *segments)
 {
-    uint32_t digest = DDPI_DIGEST_START;
+    uint32_t digest = DDPI_DIGEST32_NONE;
     for (size_t i = 0; i < segments->nbuffers; i++)
-        digest = ddpi_digest_add(digest, segments->buffers[i].count);
+        digest =
+            ddpi_digest32(digest, &segments->buffers[i].count, sizeof segments->buffers[i].count);
     return ddpi_digest_end(digest);
 }
 

@@ -5,6 +5,7 @@
  *
  * With "fork" it starts two children, one of them in a session of its own.
  */
+#include "bytes.h"
 #include "clock.h"
 #include "parse.h"
 #include "perf_board.h"
@@ -40,16 +41,14 @@ static uint32_t generation(void)
     return number(text);
 }
 
-static uint64_t hash(uint64_t before, const char *text)
+static uint64_t digest_of(uint64_t before, const char *text)
 {
-    for (; text != NULL && *text != '\0'; text++)
-        before = (before ^ (unsigned char)*text) * 1099511628211u;
-    return before;
+    return text != NULL ? ddpi_digest64(before, text, strlen(text)) : before;
 }
 
 static uint64_t meeting(void)
 {
-    return hash(hash(14695981039346656037u, getenv("MASTER_ADDR")), getenv("MASTER_PORT"));
+    return digest_of(digest_of(DDPI_DIGEST64_NONE, getenv("MASTER_ADDR")), getenv("MASTER_PORT"));
 }
 
 static void stamp(struct perf_board *board, uint32_t world)

@@ -4,6 +4,7 @@
  */
 #include "state_choice.h"
 
+#include "bytes.h"
 #include "error.h"
 
 #include <inttypes.h>
@@ -39,21 +40,13 @@ struct ddpi_state_choice ddpi_state_choose(const struct ddpi_state_record *recor
 
 /* ---- whether blobs are the same ---- */
 
-/* FNV-1a, by Fowler, Noll and Vo. */
-static uint64_t digest_byte(uint64_t digest, uint8_t byte)
-{
-    return (digest ^ byte) * UINT64_C(0x100000001b3);
-}
-
 uint64_t ddpi_state_digest(const struct ddp_checkpoint_blob *blobs, size_t count)
 {
-    uint64_t digest = UINT64_C(0xcbf29ce484222325);
+    uint64_t digest = DDPI_DIGEST64_NONE;
     for (size_t i = 0; i < count; i++) {
-        for (const char *at = blobs[i].name; *at != '\0'; at++)
-            digest = digest_byte(digest, (uint8_t)*at);
-        digest = digest_byte(digest, 0);
-        for (unsigned shift = 0; shift < 64; shift += 8)
-            digest = digest_byte(digest, (uint8_t)((uint64_t)blobs[i].bytes >> shift));
+        const uint64_t size = blobs[i].bytes;
+        digest = ddpi_digest64(digest, blobs[i].name, strlen(blobs[i].name) + 1);
+        digest = ddpi_digest64(digest, &size, sizeof size);
     }
     return digest;
 }

@@ -7,6 +7,7 @@
  */
 #include "reducer.h"
 
+#include "bytes.h"
 #include "error.h"
 #include "mem.h"
 
@@ -36,15 +37,6 @@ static const char *const trait_names[] = {
 };
 enum { TRAITS = sizeof trait_names / sizeof *trait_names };
 
-/* FNV-1a, of 64 bits. */
-static uint64_t digest(const void *bytes, size_t size)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ ((const uint8_t *)bytes)[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
 static void read_traits(const struct ddp_reducer *reducer, uint64_t traits[TRAITS])
 {
     const struct ddp_reducer_options *options = &reducer->options;
@@ -64,8 +56,9 @@ static void read_traits(const struct ddp_reducer *reducer, uint64_t traits[TRAIT
         options->no_broadcast,
         options->message_size,
         reducer->nlimits,
-        digest(reducer->limits, reducer->nlimits * sizeof *reducer->limits),
-        digest(&options->predivide, sizeof options->predivide),
+        ddpi_digest64(DDPI_DIGEST64_NONE, reducer->limits,
+                      reducer->nlimits * sizeof *reducer->limits),
+        ddpi_digest64(DDPI_DIGEST64_NONE, &options->predivide, sizeof options->predivide),
     };
     memcpy(traits, values, sizeof values);
 }

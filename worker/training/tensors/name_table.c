@@ -1,8 +1,9 @@
 /*
- * name_table.c - a hash table with open addressing (linear probing, FNV-1a). Owns its slots.
+ * name_table.c - a hash table with open addressing (linear probing). Owns its slots.
  */
 #include "name_table.h"
 
+#include "bytes.h"
 #include "mem.h"
 
 #include <string.h>
@@ -17,9 +18,7 @@ void ddpi_name_table_finish(struct ddpi_name_table *table)
 
 static uint64_t hash_name(uint32_t set, const char *name)
 {
-    uint64_t hash = 0xcbf29ce484222325u ^ set;
-    for (; *name != '\0'; name++)
-        hash = (hash ^ (uint8_t)*name) * 0x100000001b3u;
+    uint64_t hash = ddpi_digest64(DDPI_DIGEST64_NONE ^ set, name, strlen(name));
     return hash ^ hash >> 32;
 }
 
