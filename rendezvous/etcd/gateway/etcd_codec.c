@@ -7,6 +7,7 @@
 #include "text.h"
 
 #include <inttypes.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,72 +15,24 @@ enum { KV_MAX = 64 * 1024 * 1024 }; /* bytes of a key or a value; etcd allows 1.
 
 /* ---- base64 ---- */
 
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 static bool put_base64(struct ddpi_buf *buf, struct ddpi_bytes bytes)
 {
-    const uint8_t *from = bytes.data;
-    size_t len = (bytes.len + 2) / 3 * 4;
-    uint8_t *to = ddpi_buf_reserve(buf, len + 1);
+    size_t room = sodium_base64_ENCODED_LEN(bytes.len, sodium_base64_VARIANT_ORIGINAL);
+    char *to = (char *)ddpi_buf_reserve(buf, room);
     if (to == NULL)
         return false;
-    for (size_t i = 0; i < bytes.len; i += 3, to += 4) {
-        size_t left = bytes.len - i;
-        uint32_t three = (uint32_t)from[i] << 16;
-        three |= left > 1 ? (uint32_t)from[i + 1] << 8 : 0;
-        three |= left > 2 ? from[i + 2] : 0;
-        to[0] = (uint8_t)digits[three >> 18];
-        to[1] = (uint8_t)digits[three >> 12 & 63];
-        to[2] = (uint8_t)(left > 1 ? digits[three >> 6 & 63] : '=');
-        to[3] = (uint8_t)(left > 2 ? digits[three & 63] : '=');
-    }
-    ddpi_buf_added(buf, len);
+    sodium_bin2base64(to, room, bytes.data, bytes.len, sodium_base64_VARIANT_ORIGINAL);
+    ddpi_buf_added(buf, room - 1); /* without the NUL */
     return true;
-}
-
-/* The value of a digit; 64: it is none. */
-static uint32_t value_of(char digit)
-{
-    if (digit >= 'A' && digit <= 'Z')
-        return (uint32_t)(digit - 'A');
-    if (digit >= 'a' && digit <= 'z')
-        return (uint32_t)(digit - 'a') + 26;
-    if (digit >= '0' && digit <= '9')
-        return (uint32_t)(digit - '0') + 52;
-    return digit == '+' ? 62 : digit == '/' ? 63 : 64;
-}
-
-/* Bits that the padding leaves over must be zero: each bytes have one text. */
-static bool get_four(const char *text, size_t pad, uint8_t ret[3])
-{
-    uint32_t bits = 0;
-    for (size_t i = 0; i < 4; i++) {
-        uint32_t value = i < 4 - pad ? value_of(text[i]) : 0;
-        if (value > 63)
-            return false;
-        bits = bits << 6 | value;
-    }
-    ret[0] = (uint8_t)(bits >> 16);
-    ret[1] = (uint8_t)(bits >> 8);
-    ret[2] = (uint8_t)bits;
-    return (pad < 1 || ret[2] == 0) && (pad < 2 || ret[1] == 0);
 }
 
 bool ddpi_base64_get(const char *text, size_t len, struct ddpi_buf *ret)
 {
-    uint8_t *to = ddpi_buf_reserve(ret, len / 4 * 3 + 1);
-    size_t count = 0;
-    if (len % 4 != 0 || to == NULL)
+    size_t room = len / 4 * 3 + 1, count;
+    uint8_t *to = ddpi_buf_reserve(ret, room);
+    if (to == NULL || sodium_base642bin(to, room, text, len, NULL, &count, NULL,
+                                        sodium_base64_VARIANT_ORIGINAL) != 0)
         return false;
-    for (size_t i = 0; i < len; i += 4) {
-        uint8_t *three = to + count;
-        bool last = i + 4 == len;
-        size_t pad =
-            last ? (size_t)(text[i + 3] == '=') + (text[i + 3] == '=' && text[i + 2] == '=') : 0;
-        if (!get_four(text + i, pad, three))
-            return false;
-        count += 3 - pad;
-    }
     ddpi_buf_added(ret, count);
     return true;
 }
