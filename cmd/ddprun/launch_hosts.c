@@ -15,6 +15,7 @@
 #include "mem.h"
 #include "print_message.h"
 #include "proof.h"
+#include "route.h"
 #include "secrecy.h"
 #include "shell_words.h"
 #include "signames.h"
@@ -30,7 +31,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 extern char **environ;
 
@@ -124,24 +124,10 @@ static ddp_status decide_nodes(struct launch *launch, const struct ddprun_option
 /* The address of this machine from which it reaches @name; false: the name has no address here. */
 static bool route_to(const char *name, char ret[DDPI_HOST_MAX])
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_DGRAM};
     struct sockaddr_storage own;
-    socklen_t len = sizeof own;
-    struct addrinfo *infos;
-    bool found = false;
-    if (getaddrinfo(name, "9", &hints, &infos) != 0)
-        return false;
-    for (const struct addrinfo *at = infos; at != NULL && !found; at = at->ai_next) {
-        int fd = socket(at->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-        found = fd >= 0 && connect(fd, at->ai_addr, at->ai_addrlen) == 0 &&
-                getsockname(fd, (struct sockaddr *)&own, &len) == 0 &&
-                getnameinfo((struct sockaddr *)&own, len, ret, DDPI_HOST_MAX, NULL, 0,
-                            NI_NUMERICHOST) == 0;
-        if (fd >= 0)
-            close(fd);
-    }
-    freeaddrinfo(infos);
-    return found;
+    return ddpi_source_address(name, 9, &own, NULL) == DDP_OK &&
+           getnameinfo((struct sockaddr *)&own, sizeof own, ret, DDPI_HOST_MAX, NULL, 0,
+                       NI_NUMERICHOST) == 0;
 }
 
 /* Hosts reach the store where this machine reaches them from. A name that only the remote shell

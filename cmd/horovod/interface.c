@@ -4,12 +4,12 @@
 #include "interface.h"
 
 #include "address.h"
+#include "route.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char loopback[] = "lo";
 
@@ -53,16 +53,10 @@ void interface_of_text(const char *address, char name[IF_NAMESIZE])
         interface_of((const struct sockaddr *)&v6, name);
 }
 
-/* To an address of documentation: only a default route leads there. */
 void interface_to_the_world(char name[IF_NAMESIZE])
 {
-    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons(9)};
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_storage own;
     name[0] = '\0';
-    if (fd < 0)
-        return;
-    (void)inet_pton(AF_INET, "192.0.2.1", &there.sin_addr);
-    if (connect(fd, (const struct sockaddr *)&there, sizeof there) == 0)
-        interface_of_socket(fd, name);
-    close(fd);
+    if (ddpi_source_address(DDPI_THE_WORLD, 9, &own, NULL) == DDP_OK)
+        interface_of((const struct sockaddr *)&own, name);
 }

@@ -6,6 +6,7 @@
 #include "check_main.h"
 #include "descriptors.h"
 #include "meeting.h"
+#include "route.h"
 #include "sockets.h"
 #include "stranger.h"
 

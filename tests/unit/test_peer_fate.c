@@ -5,6 +5,7 @@
 #include "check_main.h"
 #include "clock.h"
 #include "peer_fate.h"
+#include "route.h"
 #include "sockets.h"
 
 #include <netinet/in.h>

@@ -3,6 +3,7 @@
  */
 #include "directory.h"
 
+#include "route.h"
 #include "sockets.h"
 
 #include <netinet/in.h>

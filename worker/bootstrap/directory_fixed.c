@@ -14,6 +14,7 @@
 #include "mem.h"
 #include "own_address.h"
 #include "private_fds.h"
+#include "route.h"
 #include "sockets.h"
 #include "unique_id.h"
 

@@ -4,7 +4,7 @@
 #include "own_address.h"
 
 #include "error.h"
-#include "sockets.h"
+#include "route.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -96,7 +96,7 @@ void ddpi_address_endpoint(const struct sockaddr_storage *address, struct ddpi_e
 /* Addresses of documentation: only a default route leads there, and nothing is sent. */
 static bool address_to_the_world(const struct ifaddrs *addresses, struct sockaddr_storage *ret)
 {
-    return ddpi_source_address("192.0.2.1", 1, ret, NULL) == DDP_OK ||
+    return ddpi_source_address(DDPI_THE_WORLD, 1, ret, NULL) == DDP_OK ||
            ddpi_interface_address(addresses, "^lo,docker,veth,br-,virbr", ret) ||
            ddpi_source_address("2001:db8::1", 1, ret, NULL) == DDP_OK ||
            ddpi_source_address("127.0.0.1", 1, ret, NULL) == DDP_OK;

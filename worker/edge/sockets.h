@@ -18,14 +18,6 @@ void ddpi_address_text(const struct sockaddr_storage *address, char text[DDPI_AD
 /* All descriptors that these return are non-blocking and close-on-exec, and forked children close
  * them (private_fds.h). */
 
-/* The address from which this machine reaches @host; sends nothing. */
-ddp_status ddpi_source_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
-                               struct ddp_error *err);
-
-/* The first address of @host to which this machine has a route; sends only queries of names. */
-ddp_status ddpi_target_address(const char *host, uint16_t port, struct sockaddr_storage *ret,
-                               struct ddp_error *err);
-
 /* Listen at @address on any port; *@address becomes the address to connect to. */
 ddp_status ddpi_listen_tcp(struct sockaddr_storage *address, int *ret_fd, struct ddp_error *err);
 /* Where the kernel supports it, peers cannot send descriptors before ddpi_pass_rights()
