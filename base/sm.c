@@ -4,7 +4,6 @@
 #include "sm.h"
 
 #include <assert.h>
-#include <stddef.h>
 
 void ddpi_sm_init(struct ddpi_sm *sm, const struct ddpi_sm_table *table)
 {
@@ -22,13 +21,9 @@ bool ddpi_sm_move(struct ddpi_sm *sm, unsigned to)
 {
     bool allowed = ddpi_sm_allowed(sm, to);
     assert(allowed && "the state table has no such move");
-    if (!allowed)
-        return false;
-    unsigned from = sm->state;
-    sm->state = to;
-    if (sm->trace != NULL)
-        sm->trace(sm->ctx, sm, from, to);
-    return true;
+    if (allowed)
+        sm->state = to;
+    return allowed;
 }
 
 bool ddpi_sm_final(const struct ddpi_sm *sm)

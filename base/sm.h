@@ -8,7 +8,7 @@
  *         X(DOOR, OPEN,   DDPI_SM_TO(DOOR_CLOSED), DDPI_SM_FINAL)
  *
  * This list gives the enum, the names and the table of allowed moves. Only ddpi_sm_move() changes a
- * state: it refuses a move that is not in the table, and calls the trace hook.
+ * state: it refuses a move that is not in the table.
  */
 #ifndef DDPI_SM_H
 #define DDPI_SM_H
@@ -46,8 +46,6 @@ struct ddpi_sm_table {
 struct ddpi_sm {
     const struct ddpi_sm_table *table;
     unsigned state;
-    void (*trace)(void *ctx, const struct ddpi_sm *sm, unsigned from, unsigned to); /* or NULL */
-    void *ctx;
 };
 
 /* Start in the state with DDPI_SM_INITIAL. */

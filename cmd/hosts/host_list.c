@@ -24,14 +24,6 @@ void host_list_finish(struct host_list *list)
     *list = (struct host_list){0};
 }
 
-const struct host_entry *host_list_find(const struct host_list *list, const char *name)
-{
-    for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->entries[i].name, name) == 0)
-            return &list->entries[i];
-    return NULL;
-}
-
 static ddp_status add_entry(struct host_list *list, const struct host_entry *entry,
                             struct ddp_error *err)
 {

@@ -53,7 +53,4 @@ DDP_MUST_CHECK ddp_status host_list_choose(struct host_list *list, const char *i
 DDP_MUST_CHECK ddp_status host_list_limit(struct host_list *list, uint32_t workers,
                                           struct ddp_error *err);
 
-/* The entry of @name; NULL: none. */
-const struct host_entry *host_list_find(const struct host_list *list, const char *name);
-
 #endif

@@ -281,30 +281,19 @@ void reap_signal_below(int sig, pid_t spared,
     visit_children(signal_if_meant, &visit);
 }
 
-struct kill_visit {
-    pid_t parent;
-    size_t alive;
-};
-
-/* As above. */
-static void kill_if_alive(void *arg, pid_t pid)
+static bool count_alive(void *ctx, const struct ddpi_proc_stat *stat)
 {
-    struct kill_visit *visit = arg;
-    struct ddpi_proc_stat stat;
-    int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (ddpi_proc_stat_read(pid, &stat) && stat.parent == visit->parent && !is_dead(&stat)) {
-        visit->alive++;
-        send_to(pidfd, pid, SIGKILL);
-    }
-    if (pidfd >= 0)
-        close(pidfd);
+    size_t *alive = ctx;
+    *alive += !is_dead(stat);
+    return !is_dead(stat);
 }
 
 size_t reap_kill_children_of(pid_t parent)
 {
-    struct kill_visit visit = {parent, 0};
-    visit_children_of(parent, kill_if_alive, &visit);
-    return visit.alive;
+    size_t alive = 0;
+    struct signal_visit visit = {SIGKILL, 0, count_alive, &alive, parent, DEPTH_MAX};
+    visit_children_of(parent, signal_if_meant, &visit);
+    return alive;
 }
 
 struct describe_visit {
