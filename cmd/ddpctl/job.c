@@ -265,7 +265,7 @@ static ddp_status run_job_verb(const struct verb *verb, struct ddpctl_job_call *
     ddp_status status =
         ddpctl_advise_token(&options, ddp_store_connect(&options, &call->store, err), err);
     if (status == DDP_OK) {
-        call->deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), timeout_ms);
+        call->deadline_ms = ddpi_deadline(ddpi_monotonic_ms(), timeout_ms);
         status = verb->run(call, err);
         ddp_store_close(call->store);
     }

@@ -19,7 +19,7 @@ enum {
 
 uint32_t ddpctl_job_left_ms(const struct ddpctl_job_call *call)
 {
-    return (uint32_t)ddpi_remaining_ms(ddpi_now_ms(&ddpi_clock_monotonic), call->deadline_ms);
+    return (uint32_t)ddpi_remaining_ms(ddpi_monotonic_ms(), call->deadline_ms);
 }
 
 static void free_names(char **names, size_t count)

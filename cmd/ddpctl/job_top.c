@@ -119,9 +119,9 @@ static ddp_status draw(const struct ddpctl_job_call *call, struct ddp_error *err
 /* Wait for a change, a key or the next second. */
 static ddp_status await_news(struct ddpctl_job_call *call, struct ddp_error *err)
 {
-    uint64_t until_ms = ddpi_now_ms(&ddpi_clock_monotonic) + 1000;
-    while (!wants_to_end() && ddpi_now_ms(&ddpi_clock_monotonic) < until_ms) {
-        call->deadline_ms = ddpi_now_ms(&ddpi_clock_monotonic) + LOOK_MS;
+    uint64_t until_ms = ddpi_monotonic_ms() + 1000;
+    while (!wants_to_end() && ddpi_monotonic_ms() < until_ms) {
+        call->deadline_ms = ddpi_monotonic_ms() + LOOK_MS;
         ddp_status status = ddpctl_job_follow(call, KEY_MS, err);
         if (status != DDP_E_TIMEOUT)
             return status;

@@ -96,7 +96,7 @@ static void on_later(uv_timer_t *timer)
 
 static void step_machine(struct single_node *node)
 {
-    uint64_t now_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+    uint64_t now_ms = ddpi_monotonic_ms();
     ddpi_rounds_step(node->rounds, now_ms);
     uint64_t deadline_ms = ddpi_rounds_deadline(node->rounds);
     if (deadline_ms == UINT64_MAX)

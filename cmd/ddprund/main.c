@@ -272,8 +272,7 @@ static void reload(struct daemon *daemon)
 {
     char state[64];
     struct ddp_error err;
-    snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64,
-             ddpi_now_us(&ddpi_clock_monotonic));
+    snprintf(state, sizeof state, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64, ddpi_monotonic_us());
     notify(daemon, state);
     if (logfile_reopen(&daemon->logfile, &err) == DDP_OK)
         ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "the log file was opened again");

@@ -115,7 +115,7 @@ static ddp_status read_some(struct leash *leash, struct ddp_error *err)
 
 static ddp_status await_input(const struct leash *leash, uint64_t until_ms, struct ddp_error *err)
 {
-    uint64_t now_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+    uint64_t now_ms = ddpi_monotonic_ms();
     struct pollfd input = {.fd = leash->fd, .events = POLLIN};
     if (now_ms < until_ms && poll(&input, 1, (int)(until_ms - now_ms)) != 0)
         return DDP_OK;
@@ -127,7 +127,7 @@ static ddp_status await_input(const struct leash *leash, uint64_t until_ms, stru
 
 static ddp_status read_to_go(struct leash *leash, struct ddp_error *err)
 {
-    uint64_t until_ms = ddpi_now_ms(&ddpi_clock_monotonic) + GO_MS;
+    uint64_t until_ms = ddpi_monotonic_ms() + GO_MS;
     enum leash_kind kind = LEASH_GREETING;
     ddp_status status = DDP_OK;
     while (status == DDP_OK && kind != LEASH_GO) {

@@ -325,7 +325,7 @@ void remote_agent_start(struct remote_agent *agent, char **argv, char *const *en
 {
     struct ddp_error err;
     agent->argv = argv;
-    agent->started_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+    agent->started_ms = ddpi_monotonic_ms();
     agent->exited = agent->late = agent->ending = agent->stopping = false;
     agent->timeout_ms = timeout_ms;
     agent->error.msg[0] = agent->version[0] = '\0';
@@ -358,7 +358,7 @@ int remote_agent_code(const struct remote_agent *agent)
 
 void remote_agent_describe(const struct remote_agent *agent, char *text, size_t size)
 {
-    uint64_t ms = ddpi_now_ms(&ddpi_clock_monotonic) - agent->started_ms;
+    uint64_t ms = ddpi_monotonic_ms() - agent->started_ms;
     if (agent->error.msg[0] != '\0')
         snprintf(text, size, "%s", agent->error.msg);
     else if (agent->late)

@@ -70,7 +70,7 @@ bool agent_clear_when_checked(struct agent *agent)
     if (agent->check.sm.state != NODE_CHECK_CLEARING)
         return false;
     ddpi_sm_move(&agent->sm, AGENT_CLEARING);
-    agent->sweep_deadline_ms = ddpi_now_ms(&ddpi_clock_monotonic) + CLEAR_LIMIT_MS;
+    agent->sweep_deadline_ms = ddpi_monotonic_ms() + CLEAR_LIMIT_MS;
     uv_timer_start(&agent->timer, on_clear_timer, CLEAR_AGAIN_MS, CLEAR_AGAIN_MS);
     kill_leftovers(agent);
     return true;
@@ -88,7 +88,7 @@ bool agent_finish_check(struct agent *agent)
 {
     char why[NODE_CHECK_WHY_MAX];
     bool left = agent_collect_children(agent);
-    bool late = ddpi_now_ms(&ddpi_clock_monotonic) >= agent->sweep_deadline_ms;
+    bool late = ddpi_monotonic_ms() >= agent->sweep_deadline_ms;
     if (left && !late)
         return false;
     if (late) /* also a process outside the job, which may hold the pipe */

@@ -52,7 +52,7 @@ static void take_exit(struct agent *agent, struct worker_proc *worker, int wait_
 {
     if (worker->aborts_with != 0)
         wait_status = W_EXITCODE(worker->aborts_with, 0);
-    worker_proc_exited(worker, wait_status, ddpi_now_us(&ddpi_clock_monotonic));
+    worker_proc_exited(worker, wait_status, ddpi_monotonic_us());
     agent->alive--;
     bool by_itself = WIFEXITED(wait_status) && wait_status != 0;
     struct worker_proc *killed = NULL;

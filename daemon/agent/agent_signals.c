@@ -31,7 +31,7 @@ static void on_child_signal(uv_signal_t *handle, int sig)
 static bool is_same_request(const struct agent *agent)
 {
     return agent->cause == AGENT_CAUSE_SIGNAL &&
-           ddpi_now_ms(&ddpi_clock_monotonic) - agent->signal_ms < SAME_SIGNAL_MS;
+           ddpi_monotonic_ms() - agent->signal_ms < SAME_SIGNAL_MS;
 }
 
 static void leave_for_signal(struct agent *agent, int sig, enum member_stop how)
@@ -39,7 +39,7 @@ static void leave_for_signal(struct agent *agent, int sig, enum member_stop how)
     char why[64], name[SIGNAME_MAX];
     agent->cause = AGENT_CAUSE_SIGNAL;
     agent->signal = sig;
-    agent->signal_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+    agent->signal_ms = ddpi_monotonic_ms();
     const int *told = agent->config->told;
     const char *who = told != NULL && *told == sig ? "its launcher, by " : "";
     snprintf(why, sizeof why, "the job was ended by %s%s", who, signame_of(sig, name));

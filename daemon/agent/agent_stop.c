@@ -110,7 +110,7 @@ static void say_stuck_process(void *ctx, pid_t pid, char state, const char *name
 static void on_sweep_timer(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
-    if (ddpi_now_ms(&ddpi_clock_monotonic) >= agent->sweep_deadline_ms) {
+    if (ddpi_monotonic_ms() >= agent->sweep_deadline_ms) {
         worker_starter_abandon(&agent->starter);
         agent_collect_children(agent);
         reap_each_child(warm_process_pid(&agent->warm), say_stuck_process, &agent->mux);
@@ -124,7 +124,7 @@ static void on_sweep_timer(uv_timer_t *timer)
 static void enter_sweeping(struct agent *agent)
 {
     ddpi_sm_move(&agent->sm, AGENT_SWEEPING);
-    agent->sweep_deadline_ms = ddpi_now_ms(&ddpi_clock_monotonic) + SWEEP_LIMIT_MS;
+    agent->sweep_deadline_ms = ddpi_monotonic_ms() + SWEEP_LIMIT_MS;
     pmix_host_end(&agent->pmix);
     uv_timer_start(&agent->timer, on_sweep_timer, SWEEP_AGAIN_MS, SWEEP_AGAIN_MS);
     agent_kill_everything(agent);
@@ -215,7 +215,7 @@ static void on_manager_timer(uv_timer_t *timer)
     pid_t warm = warm_process_pid(&agent->warm);
     struct left_over left = {.server = agent->pmix.pid};
     reap_signal_below(0, warm, note_left_over, &left);
-    if (left.managers == 0 || ddpi_now_ms(&ddpi_clock_monotonic) >= agent->sweep_deadline_ms)
+    if (left.managers == 0 || ddpi_monotonic_ms() >= agent->sweep_deadline_ms)
         sweep_now(agent);
     else
         reap_signal_below(SIGKILL, warm, is_no_manager, NULL);
@@ -232,7 +232,7 @@ static void on_settle_over(uv_timer_t *timer)
                     "waiting for PyTorch's torch_shm_manager to remove the workers' shared memory, "
                     "at most %d s; a second signal ends the wait",
                     MANAGER_LIMIT_MS / 1000);
-    agent->sweep_deadline_ms = ddpi_now_ms(&ddpi_clock_monotonic) + MANAGER_LIMIT_MS;
+    agent->sweep_deadline_ms = ddpi_monotonic_ms() + MANAGER_LIMIT_MS;
     uv_timer_start(timer, on_manager_timer, MANAGER_AGAIN_MS, MANAGER_AGAIN_MS);
     on_manager_timer(timer);
 }

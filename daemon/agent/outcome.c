@@ -252,7 +252,7 @@ void outcome_worker(struct agent *agent, const struct worker_proc *worker)
 void outcome_dying(const struct agent *agent, const struct worker_proc *worker,
                    struct ddp_round_failure *ret)
 {
-    uint64_t now_us = ddpi_now_us(&ddpi_clock_monotonic);
+    uint64_t now_us = ddpi_monotonic_us();
     *ret = (struct ddp_round_failure){.generation = agent->seat.generation,
                                       .rank = worker->rank,
                                       .exit_code = -1,

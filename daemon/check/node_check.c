@@ -113,7 +113,7 @@ static void enter_clearing(struct node_check *check)
 {
     ddpi_sm_move(&check->sm, NODE_CHECK_CLEARING);
     uv_timer_stop(&check->timer);
-    check->ended_us = ddpi_now_us(&ddpi_clock_monotonic);
+    check->ended_us = ddpi_monotonic_us();
 }
 
 static void on_settled_late(uv_timer_t *timer)
@@ -126,7 +126,7 @@ void node_check_begin(struct node_check *check, uint64_t generation)
 {
     ddpi_sm_move(&check->sm, NODE_CHECK_STARTING);
     check->exited = check->timed_out = check->unwanted = false;
-    check->began_us = ddpi_now_us(&ddpi_clock_monotonic);
+    check->began_us = ddpi_monotonic_us();
     check->task = (struct spawner_task){0};
     check->task.status = prepare(check, generation, &check->task.error);
     if (check->task.status == DDP_OK) {

@@ -75,7 +75,7 @@ struct ddpi_flight_header *flight_memory_copy(const struct flight_memory *memory
     if (copy == NULL)
         return NULL;
     struct ddpi_flight_place now = *place;
-    now.read_ns = 1000 * ddpi_now_us(&ddpi_clock_monotonic);
+    now.read_ns = 1000 * ddpi_monotonic_us();
     now.read_real_ns = ddpi_now_real_ns();
     now.no_recorder = !has;
     if (has) {

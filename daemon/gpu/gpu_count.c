@@ -67,8 +67,7 @@ static bool await_count(int fd, uint64_t deadline_ms, struct answer *ret)
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
     int ready;
     do
-        ready =
-            poll(&poll_fd, 1, ddpi_remaining_ms(ddpi_now_ms(&ddpi_clock_monotonic), deadline_ms));
+        ready = poll(&poll_fd, 1, ddpi_remaining_ms(ddpi_monotonic_ms(), deadline_ms));
     while (ready < 0 && errno == EINTR);
     return ready == 1 && read(fd, ret, sizeof *ret) == sizeof *ret;
 }
@@ -92,10 +91,9 @@ static int end_child(pid_t pid)
 {
     enum { PATIENCE_MS = 100 };
     int wait_status = 0;
-    uint64_t deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), PATIENCE_MS);
+    uint64_t deadline_ms = ddpi_deadline(ddpi_monotonic_ms(), PATIENCE_MS);
     kill(pid, SIGKILL);
-    while (waitpid(pid, &wait_status, WNOHANG) == 0 &&
-           ddpi_now_ms(&ddpi_clock_monotonic) < deadline_ms)
+    while (waitpid(pid, &wait_status, WNOHANG) == 0 && ddpi_monotonic_ms() < deadline_ms)
         poll(NULL, 0, 1);
     return wait_status;
 }
@@ -116,7 +114,7 @@ ddp_status gpu_count(const char *visible, uint64_t timeout_ms, uint32_t *ret_cou
         close(ends[0]);
         return ddpi_error_sys(err, fork_errno, "cannot start the process that counts GPUs");
     }
-    uint64_t deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), timeout_ms);
+    uint64_t deadline_ms = ddpi_deadline(ddpi_monotonic_ms(), timeout_ms);
     bool answered = await_count(ends[0], deadline_ms, &answer);
     int wait_status = end_child(pid);
     close(ends[0]);

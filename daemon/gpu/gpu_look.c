@@ -142,7 +142,7 @@ void gpu_look_take(struct gpu_look *look, const pid_t *workers, uint32_t count)
                                         .gpu = gpu,
                                         .pid = pid,
                                         .bytes = now.processes[i].memory,
-                                        .seen_us = ddpi_now_us(&ddpi_clock_monotonic)};
+                                        .seen_us = ddpi_monotonic_us()};
             if (use.local_rank < count)
                 note_use(look, &use);
         }

@@ -170,7 +170,7 @@ void gpu_watch_reclaim(struct gpu_watch *watch, uint64_t timeout_ms)
     bool ready = board->ready;
     if (ready) {
         watch->asked = ++board->asked;
-        board->until_us = ddpi_now_us(&ddpi_clock_monotonic) + timeout_ms * 1000;
+        board->until_us = ddpi_monotonic_us() + timeout_ms * 1000;
         pthread_cond_signal(&board->wake);
     }
     pthread_mutex_unlock(&board->lock);

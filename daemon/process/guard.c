@@ -202,11 +202,10 @@ static void take_agent_socket(struct guard *guard)
  * become the agent's children when the worker is dead, so look until the list was empty twice. */
 static void fence(const struct guard *guard, uint64_t at_ms)
 {
-    uint64_t until = ddpi_now_ms(&ddpi_clock_monotonic) + SWEEP_MS;
+    uint64_t until = ddpi_monotonic_ms() + SWEEP_MS;
     unsigned empty = 0;
     size_t ended = 0;
-    while (empty < 2 && atomic_load(guard->fence_at_ms) == at_ms &&
-           ddpi_now_ms(&ddpi_clock_monotonic) < until) {
+    while (empty < 2 && atomic_load(guard->fence_at_ms) == at_ms && ddpi_monotonic_ms() < until) {
         size_t alive = reap_kill_children_of(guard->agent);
         cgroup_kill(guard->duties->cgroup); /* after the processes have been counted */
         empty = alive == 0 ? empty + 1 : 0;
@@ -223,7 +222,7 @@ static void fence(const struct guard *guard, uint64_t at_ms)
  * not wake the guard: it finds the new time when the old one has come. */
 static int until_fence(struct guard *guard)
 {
-    uint64_t at = atomic_load(guard->fence_at_ms), now = ddpi_now_ms(&ddpi_clock_monotonic);
+    uint64_t at = atomic_load(guard->fence_at_ms), now = ddpi_monotonic_ms();
     if (at == 0 || at == guard->fenced_at_ms)
         return -1;
     if (now < at)

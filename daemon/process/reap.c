@@ -330,13 +330,13 @@ bool reap_sweep(uint64_t timeout_ms, size_t *ret_ended)
     sigset_t child_signal;
     sigemptyset(&child_signal);
     sigaddset(&child_signal, SIGCHLD);
-    uint64_t deadline = ddpi_now_ms(&ddpi_clock_monotonic) + timeout_ms;
+    uint64_t deadline = ddpi_monotonic_ms() + timeout_ms;
     *ret_ended = 0;
     for (;;) {
         reap_kill_children(0);
         if (!reap_collect(count_exit, ret_ended))
             return true;
-        if (ddpi_now_ms(&ddpi_clock_monotonic) >= deadline)
+        if (ddpi_monotonic_ms() >= deadline)
             return false;
         /* The list may miss a child while others exit: look again soon. */
         const struct timespec soon = {.tv_nsec = 1000000};

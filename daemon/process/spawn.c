@@ -118,7 +118,7 @@ static bool is_too_late(const struct spawn_request *request)
 {
     uint64_t at = request->fence_at_ms != NULL ? atomic_load(request->fence_at_ms) : 0;
     errno = ETIME;
-    return at != 0 && ddpi_now_ms(&ddpi_clock_monotonic) >= at;
+    return at != 0 && ddpi_monotonic_ms() >= at;
 }
 
 /* Runs in the child, on its own small stack. */

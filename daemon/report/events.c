@@ -127,7 +127,7 @@ static double milliseconds_since(uint64_t from_us, uint64_t now_us)
 
 static json_t *describe_event(const struct events *events, enum event event, const char *reason)
 {
-    uint64_t now_us = ddpi_now_us(&ddpi_clock_monotonic);
+    uint64_t now_us = ddpi_monotonic_us();
     const struct ddp_round_seat *seat = &events->seat;
     json_t *object = json_pack(
         "{s:i, s:s, s:I, s:I, s:o, s:o, s:I, s:I}", "schema", SCHEMA, "event", names[event],
@@ -176,7 +176,7 @@ void events_failure(struct events *events, const char *why)
     if (events->failing)
         return;
     events->failing = true;
-    events->failure_us = ddpi_now_us(&ddpi_clock_monotonic);
+    events->failure_us = ddpi_monotonic_us();
     events_ending(events, why);
     write_event(events, EVENT_FAILURE_DETECTED, why);
 }

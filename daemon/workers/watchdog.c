@@ -170,7 +170,7 @@ static void on_due(uv_timer_t *timer)
 {
     struct watchdog *watchdog = timer->data;
     struct timer_entry entry;
-    while (timers_take_due(&watchdog->timers, ddpi_now_ms(&ddpi_clock_monotonic), &entry)) {
+    while (timers_take_due(&watchdog->timers, ddpi_monotonic_ms(), &entry)) {
         end_process(watchdog, &entry);
         ddpi_free(entry.scope);
     }
@@ -180,7 +180,7 @@ static void on_due(uv_timer_t *timer)
 static void keep_time(struct watchdog *watchdog)
 {
     uint64_t next_ms = timers_next_ms(&watchdog->timers);
-    uint64_t now_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+    uint64_t now_ms = ddpi_monotonic_ms();
     if (next_ms == UINT64_MAX || watchdog->held)
         uv_timer_stop(&watchdog->timer);
     else
@@ -194,7 +194,7 @@ static uint64_t due_ms(double expiration_s)
 {
     double left_ms = expiration_s * 1e3 - (double)ddpi_now_real_ns() / 1e6;
     left_ms = left_ms < 0 ? 0 : left_ms > longest_ms ? longest_ms : left_ms;
-    return ddpi_now_ms(&ddpi_clock_monotonic) + (uint64_t)left_ms;
+    return ddpi_monotonic_ms() + (uint64_t)left_ms;
 }
 
 /* false: it is not a request. */

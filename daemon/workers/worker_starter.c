@@ -278,8 +278,8 @@ static void take_child(struct worker_starter *starter, struct worker_proc *worke
 {
     struct ddp_error error;
     starter->forked += child->forked;
-    ddp_status status = worker_proc_started(worker, starter->loop, child,
-                                            ddpi_now_us(&ddpi_clock_monotonic), &error);
+    ddp_status status =
+        worker_proc_started(worker, starter->loop, child, ddpi_monotonic_us(), &error);
     if (status != DDP_OK)
         stop_at(starter, status, &error);
     starter->hooks.started(starter->hooks.ctx, worker);

@@ -161,12 +161,12 @@ static double time_of(struct bench *bench, const struct row *row,
 {
     double times[RUNS];
     for (int run = -1; run < RUNS; run++) { /* the first one warms up */
-        uint64_t began_us = ddpi_now_us(&ddpi_clock_monotonic);
+        uint64_t began_us = ddpi_monotonic_us();
         for (int i = 0; i < LAUNCHES; i++)
             launch(bench, row);
         device_wait(&bench->device);
         if (run >= 0)
-            times[run] = (double)(ddpi_now_us(&ddpi_clock_monotonic) - began_us) / LAUNCHES;
+            times[run] = (double)(ddpi_monotonic_us() - began_us) / LAUNCHES;
     }
     qsort(times, RUNS, sizeof *times, by_value);
     return times[RUNS / 2];

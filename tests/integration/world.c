@@ -25,7 +25,7 @@ enum { LONG_MS = 60 * 1000 };
 
 uint64_t now_us(void)
 {
-    return ddpi_now_us(&ddpi_clock_monotonic);
+    return ddpi_monotonic_us();
 }
 
 static pid_t fork_child(void)

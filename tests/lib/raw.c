@@ -17,7 +17,7 @@
 
 uint64_t raw_now_ms(void)
 {
-    return ddpi_now_ms(&ddpi_clock_monotonic);
+    return ddpi_monotonic_ms();
 }
 
 static struct sockaddr_in loopback(uint16_t port)

@@ -310,7 +310,7 @@ static void set_fence_behind(const struct guard_agent *self, int workers)
     for (int i = 0; i < workers; i++)
         if (read(ready[0], &byte, 1) != 1)
             _exit(91);
-    guard_set_fence(self, ddpi_now_ms(&ddpi_clock_monotonic) + 300);
+    guard_set_fence(self, ddpi_monotonic_ms() + 300);
 }
 
 /* Two workers, one with a child in a session of its own; then the agent is stopped. */
@@ -475,11 +475,11 @@ static void put_it_off(const struct guard_agent *self)
             pause();
     }
     enum { NEAR_MS = 2000, FAR_MS = 600000 }; /* this process may be delayed for NEAR_MS */
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    uint64_t now = ddpi_monotonic_ms();
     guard_set_fence(self, now + NEAR_MS);
     guard_set_fence(self, now + FAR_MS);
     poll(NULL, 0, NEAR_MS + 100);
-    guard_set_fence(self, ddpi_now_ms(&ddpi_clock_monotonic) + NEAR_MS);
+    guard_set_fence(self, ddpi_monotonic_ms() + NEAR_MS);
     guard_set_fence(self, 0);
     poll(NULL, 0, NEAR_MS + 100);
     _exit(waitpid(-1, NULL, WNOHANG) == 0 ? 6 : 7);

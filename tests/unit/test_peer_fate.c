@@ -138,7 +138,7 @@ static bool was_in_time(const struct door *door, uint64_t begun_ms)
 
 static uint64_t now_ms(void)
 {
-    return ddpi_now_ms(&ddpi_clock_monotonic);
+    return ddpi_monotonic_ms();
 }
 
 static void door_open(struct door *door)

@@ -197,8 +197,7 @@ ddp_status ddp_request_wait(ddp_request *request, uint32_t timeout_ms, int *ret_
     ddp_status status = check_drivable(request, ret_done, err);
     if (status != DDP_OK)
         return status;
-    uint64_t until_ms =
-        timeout_ms != 0 ? ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), timeout_ms) : 0;
+    uint64_t until_ms = timeout_ms != 0 ? ddpi_deadline(ddpi_monotonic_ms(), timeout_ms) : 0;
     bool done =
         ddpi_run_is_done(&request->run) || ddpi_runs_wait(request->comm, &request->run, until_ms);
     if (ret_done != NULL)

@@ -33,7 +33,7 @@ struct bootstrap {
 
 static uint32_t left_ms(const struct bootstrap *boot)
 {
-    int left = ddpi_remaining_ms(ddpi_now_ms(&ddpi_clock_monotonic), boot->deadline_ms);
+    int left = ddpi_remaining_ms(ddpi_monotonic_ms(), boot->deadline_ms);
     return (uint32_t)left;
 }
 
@@ -141,12 +141,12 @@ ddp_status ddpi_bootstrap(struct ddp_comm *comm, const struct ddpi_config *confi
                           struct ddp_error *err)
 {
     struct ddp_error cause = {0};
-    struct bootstrap boot = {
-        .comm = comm,
-        .config = config,
-        .err = &cause,
-        .deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), config->init_timeout_ms),
-        .meeting = &comm->edges.meeting};
+    struct bootstrap boot = {.comm = comm,
+                             .config = config,
+                             .err = &cause,
+                             .deadline_ms =
+                                 ddpi_deadline(ddpi_monotonic_ms(), config->init_timeout_ms),
+                             .meeting = &comm->edges.meeting};
     ddp_status status = connect_and_listen(&boot);
     if (status == DDP_OK)
         status = gather(comm, config, boot.directory, boot.deadline_ms, &cause);

@@ -238,9 +238,9 @@ static int listen_everywhere(uint16_t port)
 static int listen_when_free(uint16_t port, uint32_t timeout_ms)
 {
     uint64_t wait_ms = timeout_ms < PORT_WAIT_MS ? timeout_ms : PORT_WAIT_MS;
-    uint64_t end = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), wait_ms);
+    uint64_t end = ddpi_deadline(ddpi_monotonic_ms(), wait_ms);
     int fd = listen_everywhere(port);
-    while (fd < 0 && errno == EADDRINUSE && ddpi_now_ms(&ddpi_clock_monotonic) < end) {
+    while (fd < 0 && errno == EADDRINUSE && ddpi_monotonic_ms() < end) {
         (void)poll(NULL, 0, PORT_RETRY_MS);
         fd = listen_everywhere(port);
     }

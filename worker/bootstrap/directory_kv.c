@@ -81,11 +81,11 @@ static ddp_status kv_find(struct ddpi_directory *directory, uint32_t timeout_ms,
                           struct ddpi_entry *ret_entry, struct ddp_error *err)
 {
     const struct kv_directory *self = kv_of(directory);
-    uint64_t deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), timeout_ms);
+    uint64_t deadline_ms = ddpi_deadline(ddpi_monotonic_ms(), timeout_ms);
     int left_ms, pause_ms = PAUSE_MIN_MS;
     ddp_status status = kv_look(self, ret_entry, err);
     while (status == DDP_E_NOT_FOUND &&
-           (left_ms = ddpi_remaining_ms(ddpi_now_ms(&ddpi_clock_monotonic), deadline_ms)) > 0) {
+           (left_ms = ddpi_remaining_ms(ddpi_monotonic_ms(), deadline_ms)) > 0) {
         status = kv_await_key(self, (uint32_t)left_ms, err);
         if (status == DDP_OK)
             status = kv_look(self, ret_entry, err);

@@ -81,7 +81,7 @@ static ddp_status call_time(struct ddpi_gathering *gathering, uint32_t timeout_m
     host->roster.places[0].answered = true;
     for (uint32_t rank = 1; rank < host->roster.world_size; rank++)
         ddpi_gathering_send(host->joiners[rank], DDPI_NOTICE_ASK, 0);
-    gathering->wake_ms = ddpi_now_ms(&ddpi_clock_monotonic) + ANSWER_MS;
+    gathering->wake_ms = ddpi_monotonic_ms() + ANSWER_MS;
     return DDP_OK;
 }
 
@@ -143,7 +143,7 @@ static ddp_status publish_card(struct ddpi_gathering *gathering, struct ddp_erro
     struct ddpi_directory *directory = gathering->directory;
     host->published = true;
     if (directory->ops->loses_entries)
-        gathering->look_ms = ddpi_now_ms(&ddpi_clock_monotonic) + LOOK_EVERY_MS;
+        gathering->look_ms = ddpi_monotonic_ms() + LOOK_EVERY_MS;
     return directory->ops->publish(directory, &host->entry, ddpi_gathering_left_ms(gathering), err);
 }
 
@@ -152,7 +152,7 @@ static ddp_status look_after_card(struct ddpi_gathering *gathering, struct ddp_e
 {
     struct ddpi_directory *directory = gathering->directory;
     struct ddpi_entry found;
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    uint64_t now = ddpi_monotonic_ms();
     if (now < gathering->look_ms)
         return DDP_OK;
     gathering->look_ms = now + LOOK_EVERY_MS;

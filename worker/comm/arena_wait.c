@@ -178,7 +178,7 @@ ddp_status ddpi_arena_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
                             const struct ddpi_need *need, bool *ret_ready)
 {
     const struct ddpi_arena_op *op = need->arena_op;
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    uint64_t now = ddpi_monotonic_ms();
     *ret_ready = ddpi_arena_is_ready(op);
     if (*ret_ready)
         return DDP_OK;
@@ -196,7 +196,7 @@ ddp_status ddpi_arena_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
 /* In microseconds. */
 static uint32_t sleep_time(const struct ddpi_wait *wait, uint64_t until_ms, uint32_t most_us)
 {
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic), left_ms = most_us;
+    uint64_t now = ddpi_monotonic_ms(), left_ms = most_us;
     if (wait->deadline_ms > now)
         left_ms = wait->deadline_ms - now;
     if (until_ms != 0 && until_ms < now + left_ms)

@@ -91,7 +91,7 @@ static ddp_status edge_watch(const struct ddpi_edges *edges, struct ddpi_edge *e
                              struct ddp_error *err)
 {
     if (edge->process.over)
-        edge->gone_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+        edge->gone_ms = ddpi_monotonic_ms();
     if (edge_watch_fd(edges, edge, edge->control.fd) &&
         edge_watch_fd(edges, edge, edge->process.pidfd))
         return DDP_OK;

@@ -58,7 +58,7 @@ static void wait_for_release(struct ddpi_life *life)
         uint64_t at_ms = atomic_load(&life->slot->fence_at_ms);
         const struct timespec at = {.tv_sec = (time_t)(at_ms / 1000),
                                     .tv_nsec = (long)(at_ms % 1000) * 1000000};
-        if (at_ms != 0 && ddpi_now_ms(&ddpi_clock_monotonic) >= at_ms)
+        if (at_ms != 0 && ddpi_monotonic_ms() >= at_ms)
             end_process();
         syscall(SYS_futex, &life->over, FUTEX_WAIT_BITSET_PRIVATE, 0, at_ms != 0 ? &at : NULL, NULL,
                 FUTEX_BITSET_MATCH_ANY);

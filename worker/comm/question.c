@@ -77,7 +77,7 @@ static void note_doubt(struct ddp_comm *comm, const struct ddpi_edge *from, uint
     comm->doubts[origin] = number;
     if (*text != '\0' || doubt->origin == origin) {
         doubt->origin = origin;
-        doubt->noted_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+        doubt->noted_ms = ddpi_monotonic_ms();
         snprintf(doubt->text, sizeof doubt->text, "%s", text);
     }
     ddpi_memo_fill(&memo, DDPI_NOTICE_DOUBT, (ddp_status)number, text);
@@ -188,7 +188,7 @@ static ddp_status fail_timeout(struct ddp_comm *comm, const struct ddpi_wait *wa
 {
     char call[DDPI_CALL_TEXT];
     ddpi_call_name(wait->call, call);
-    uint64_t elapsed = ddpi_now_ms(&ddpi_clock_monotonic) - wait->started_ms;
+    uint64_t elapsed = ddpi_monotonic_ms() - wait->started_ms;
     return ddpi_comm_fail(
         comm, NULL, DDP_E_TIMEOUT,
         "%s: rank %u has waited %llu.%llu s for %s, which %s; %llu of %llu bytes had %s", call,
@@ -217,7 +217,7 @@ static ddp_status fail_waiting(struct ddp_comm *comm, const struct ddpi_wait *wa
 ddp_status ddpi_question_pace(struct ddp_comm *comm, const struct ddpi_wait *wait,
                               const struct ddpi_edge *edge)
 {
-    return ddpi_now_ms(&ddpi_clock_monotonic) < wait->deadline_ms + ANSWER_MS
+    return ddpi_monotonic_ms() < wait->deadline_ms + ANSWER_MS
                ? DDP_OK
                : fail_timeout(comm, wait, edge, "is too slow");
 }

@@ -177,7 +177,7 @@ static enum ddpi_fate fate_by(int error)
 void ddpi_probe_all(struct ddpi_probe *probes, size_t count)
 {
     enum { BATCH = 16 }; /* the rest follows next time */
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    uint64_t now = ddpi_monotonic_ms();
     uint64_t deadline_ms = ddpi_deadline(now, PATIENCE_MS);
     uint64_t wait_ms = FIRST_WAIT_MS, again_ms = ddpi_deadline(now, wait_ms);
     int epoll = epoll_create1(EPOLL_CLOEXEC); /* -1: nothing can be asked */
@@ -185,8 +185,7 @@ void ddpi_probe_all(struct ddpi_probe *probes, size_t count)
         probes[i].attempts = 0;
         probe_connect(&probes[i], epoll);
     }
-    for (; now < deadline_ms && probe_is_open(probes, count);
-         now = ddpi_now_ms(&ddpi_clock_monotonic)) {
+    for (; now < deadline_ms && probe_is_open(probes, count); now = ddpi_monotonic_ms()) {
         struct epoll_event events[BATCH];
         uint64_t wake_ms = again_ms < deadline_ms ? again_ms : deadline_ms;
         int ready = epoll_wait(epoll, events, BATCH, ddpi_remaining_ms(now, wake_ms));
@@ -194,7 +193,7 @@ void ddpi_probe_all(struct ddpi_probe *probes, size_t count)
             struct ddpi_probe *probe = events[i].data.ptr;
             probe_go_on(probe, probe->error == 0, epoll);
         }
-        if (ddpi_now_ms(&ddpi_clock_monotonic) >= again_ms) {
+        if (ddpi_monotonic_ms() >= again_ms) {
             probe_again(probes, count, wait_ms == RECONNECT_WAIT_MS, epoll);
             wait_ms *= 2;
             again_ms = ddpi_deadline(again_ms, wait_ms);

@@ -33,7 +33,7 @@ ddp_status ddpi_rally_init(struct ddpi_rally *rally, struct ddp_comm *comm, uint
     *rally = (struct ddpi_rally){
         .comm = comm,
         .timeout_ms = timeout_ms,
-        .deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), timeout_ms),
+        .deadline_ms = ddpi_deadline(ddpi_monotonic_ms(), timeout_ms),
         .places = ddpi_calloc(ranks, sizeof *rally->places),
         .fds = ddpi_calloc(1 + FDS_A_PLACE * (size_t)ranks, sizeof *rally->fds)};
     if (rally->places == NULL || rally->fds == NULL)
@@ -208,7 +208,7 @@ static ddp_status let_in(struct ddpi_rally *rally, struct ddp_error *err)
         unwatch(place);
         place->edge = arrival.edge;
         if (arrival.asked) /* from now on its deadline counts, which may be later than ours */
-            rally->deadline_ms = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic),
+            rally->deadline_ms = ddpi_deadline(ddpi_monotonic_ms(),
                                                rally->timeout_ms + rally->timeout_ms / 2 + 1000);
     }
 }
@@ -234,7 +234,7 @@ static nfds_t list_descriptors(const struct ddpi_rally *rally)
 
 ddp_status ddpi_rally_turn(struct ddpi_rally *rally, struct ddp_error *err)
 {
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    uint64_t now = ddpi_monotonic_ms();
     uint64_t wake_ms = ddpi_meeting_wake_ms(meeting_of(rally));
     uint64_t look_ms = now + LOOK_MS;
     if (rally->deadline_ms < wake_ms)

@@ -46,7 +46,7 @@ static struct shrink *shrink_of(struct ddpi_rally *rally)
 
 static bool is_late(const struct ddpi_rally *rally)
 {
-    return ddpi_now_ms(&ddpi_clock_monotonic) >= rally->deadline_ms;
+    return ddpi_monotonic_ms() >= rally->deadline_ms;
 }
 
 static void send_notice(struct ddpi_place *place, enum ddpi_notice notice)
@@ -81,7 +81,7 @@ static ddp_status new_child(struct shrink *shrink, uint8_t card[DDPI_CARD_SLOT],
 static ddp_status join_child(struct shrink *shrink, struct ddp_error *err)
 {
     struct ddp_comm *child = shrink->child;
-    int left = ddpi_remaining_ms(ddpi_now_ms(&ddpi_clock_monotonic), shrink->rally.deadline_ms);
+    int left = ddpi_remaining_ms(ddpi_monotonic_ms(), shrink->rally.deadline_ms);
     ddp_status status = ddpi_child_ready(child, shrink->rally.comm, err);
     if (status != DDP_OK || child->world_size == 1)
         return status;

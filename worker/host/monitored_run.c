@@ -85,7 +85,7 @@ static ddp_status monitored_check_time(struct ddp_comm *comm, const struct ddpi_
                                        const struct ddpi_exchange *exchange)
 {
     const struct ddpi_wait *wait = &run->wait;
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic), elapsed = now - wait->started_ms;
+    uint64_t now = ddpi_monotonic_ms(), elapsed = now - wait->started_ms;
     if (wait->deadline_ms == 0 || now < wait->deadline_ms)
         return DDP_OK;
     char call[DDPI_CALL_TEXT], names[DDPI_RANK_NAMES];

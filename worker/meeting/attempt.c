@@ -113,7 +113,7 @@ static ddp_status attempt_retry(struct ddpi_meeting *meeting)
     struct ddpi_attempt *attempt = &meeting->attempt;
     attempt_hang_up(meeting);
     attempt->stage = DDPI_ATTEMPT_QUEUE;
-    attempt->retry_ms = attempt->turn > 1 ? ddpi_now_ms(&ddpi_clock_monotonic) + RETRY_MS : 0;
+    attempt->retry_ms = attempt->turn > 1 ? ddpi_monotonic_ms() + RETRY_MS : 0;
     return DDP_OK;
 }
 
@@ -188,7 +188,7 @@ static ddp_status connect_local(struct ddpi_meeting *meeting, struct ddp_error *
     struct ddpi_attempt *attempt = &meeting->attempt;
     int error = ddpi_begin_local(attempt->card.local, &attempt->main.fd);
     if (error == EAGAIN) {
-        attempt->retry_ms = ddpi_now_ms(&ddpi_clock_monotonic) + RETRY_MS;
+        attempt->retry_ms = ddpi_monotonic_ms() + RETRY_MS;
         return DDP_OK;
     }
     if (error != 0)
@@ -245,7 +245,7 @@ static ddp_status connect_tcp(struct ddpi_meeting *meeting, struct ddp_error *er
 
 static ddp_status attempt_start(struct ddpi_meeting *meeting, struct ddp_error *err)
 {
-    if (meeting->attempt.retry_ms > ddpi_now_ms(&ddpi_clock_monotonic))
+    if (meeting->attempt.retry_ms > ddpi_monotonic_ms())
         return DDP_OK;
     meeting->attempt.turn++;
     return meeting->attempt.local ? connect_local(meeting, err) : connect_tcp(meeting, err);

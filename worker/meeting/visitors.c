@@ -110,15 +110,14 @@ static ddp_status make_room_or_pause(struct ddpi_meeting *meeting, int error, st
         return DDP_OK;
     if (meeting->needs_all)
         return ddpi_error_sys(err, error, "accept a rank that joins");
-    meeting->paused_until_ms = ddpi_now_ms(&ddpi_clock_monotonic) + PAUSE_MS;
+    meeting->paused_until_ms = ddpi_monotonic_ms() + PAUSE_MS;
     (void)watch_listeners(meeting, EPOLL_CTL_MOD, 0);
     return DDP_OK;
 }
 
 void ddpi_visitors_resume(struct ddpi_meeting *meeting)
 {
-    if (meeting->paused_until_ms == 0 ||
-        meeting->paused_until_ms > ddpi_now_ms(&ddpi_clock_monotonic))
+    if (meeting->paused_until_ms == 0 || meeting->paused_until_ms > ddpi_monotonic_ms())
         return;
     meeting->paused_until_ms = 0;
     (void)watch_listeners(meeting, EPOLL_CTL_MOD, EPOLLIN);

@@ -451,7 +451,7 @@ static ddp_status move_to_or_from(struct ddp_comm *comm, const struct ddpi_wait 
 static ddp_status check_deadline(struct ddp_comm *comm, const struct ddpi_wait *wait,
                                  const struct ddpi_mail *mail)
 {
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic), elapsed = now - wait->started_ms;
+    uint64_t now = ddpi_monotonic_ms(), elapsed = now - wait->started_ms;
     if (wait->deadline_ms == 0 || now < wait->deadline_ms)
         return DDP_OK;
     char call[DDPI_CALL_TEXT];
@@ -479,7 +479,7 @@ static struct ddpi_edge *ended_edge(const struct ddp_comm *comm, uint32_t rank, 
 /* Fail if all other ranks are gone. */
 static ddp_status check_others(struct ddp_comm *comm, const struct ddpi_wait *wait)
 {
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    uint64_t now = ddpi_monotonic_ms();
     struct ddpi_edge *edge = NULL;
     for (uint32_t rank = 0; rank < comm->world_size; rank++) {
         if (rank == comm->rank)

@@ -316,7 +316,7 @@ static ddp_status judge_run(struct ddp_comm *comm, struct ddpi_run *run, bool mo
 /* Bytes may move for long, and other ranks may ask meanwhile whether this one waits. */
 static ddp_status stay_in_touch(struct ddp_comm *comm, bool move)
 {
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    uint64_t now = ddpi_monotonic_ms();
     struct ddpi_run *first = first_collective(&comm->runs), *any = first;
     ddp_status status = first != NULL ? judge_run(comm, first, move, now) : DDP_OK;
     ddpi_list_for_each (node, &comm->runs.messages) {
@@ -331,7 +331,7 @@ static ddp_status stay_in_touch(struct ddp_comm *comm, bool move)
 static ddp_status sleep_for(struct ddp_comm *comm, struct ddpi_run *first, uint64_t until_ms)
 {
     struct ddpi_run_queue *queue = &comm->runs;
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    uint64_t now = ddpi_monotonic_ms();
     struct ddpi_wait wait = {.started_ms = now, .deadline_ms = UINT64_MAX};
     unsigned wanted = first != NULL ? first->algorithm->most_needs(first) : 0, count = 0;
     ddpi_list_for_each (node, &queue->messages) {
@@ -375,7 +375,7 @@ static bool is_for_thread(const struct ddp_comm *comm, bool is_thread)
 
 static bool is_late(const struct ddpi_drive_end *end)
 {
-    return end->until_ms != 0 && ddpi_now_ms(&ddpi_clock_monotonic) >= end->until_ms;
+    return end->until_ms != 0 && ddpi_monotonic_ms() >= end->until_ms;
 }
 
 /* Returns whether the lock is held. */
@@ -455,7 +455,7 @@ void ddpi_drive(struct ddp_comm *comm, const struct ddpi_drive_end *end, bool is
 ddp_status ddpi_drive_inner(struct ddp_comm *comm, struct ddpi_run *run)
 {
     uint32_t idle = 0, moves = 0;
-    run_start_clock(run, ddpi_now_ms(&ddpi_clock_monotonic));
+    run_start_clock(run, ddpi_monotonic_ms());
     run->wait.call = &run->task.call;
     for (;;) {
         enum ddpi_movement movement;

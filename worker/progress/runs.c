@@ -126,7 +126,7 @@ static bool wait_for_run(struct ddp_comm *comm, const struct ddpi_run *run, uint
             drive(comm, &end, false);
         else
             in_time = sleep_for_change(queue, until_ms);
-        if (until_ms != 0 && ddpi_now_ms(&ddpi_clock_monotonic) >= until_ms)
+        if (until_ms != 0 && ddpi_monotonic_ms() >= until_ms)
             in_time = false;
     }
     return ddpi_run_is_done(run);

@@ -7,7 +7,7 @@
 
 double coll_now_us(void)
 {
-    return (double)ddpi_now_us(&ddpi_clock_monotonic);
+    return (double)ddpi_monotonic_us();
 }
 
 bool coll_rank_slowest(struct coll_rank *rank, double *us, struct ddp_error *err)

@@ -229,8 +229,8 @@ bool coll_memory_time_copy(struct coll_memory *memory, uint8_t *to, const uint8_
             ((i == 0 || i == iters) && !coll_memory_sync(memory, err)))
             return false;
         if (i == 0)
-            began_us = ddpi_now_us(&ddpi_clock_monotonic);
+            began_us = ddpi_monotonic_us();
     }
-    *ret_us = (double)(ddpi_now_us(&ddpi_clock_monotonic) - began_us) / iters;
+    *ret_us = (double)(ddpi_monotonic_us() - began_us) / iters;
     return true;
 }

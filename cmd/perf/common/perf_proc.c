@@ -14,7 +14,7 @@
 
 double perf_now_us(void)
 {
-    return (double)ddpi_now_us(&ddpi_clock_monotonic);
+    return (double)ddpi_monotonic_us();
 }
 
 bool perf_in_path(const char *name)

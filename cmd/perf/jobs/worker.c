@@ -61,7 +61,7 @@ static void stamp(struct perf_board *board, uint32_t world)
     mine->world = world;
     mine->generation = generation();
     mine->meeting = meeting();
-    mine->at_us = ddpi_now_us(&ddpi_clock_monotonic);
+    mine->at_us = ddpi_monotonic_us();
     atomic_store(&mine->done, 1);
 }
 

@@ -78,7 +78,7 @@ static void init_handle(ddp_store *store)
     ddpi_list_init(&store->events);
     pthread_mutex_init(&store->lock, NULL);
     if (getrandom(&store->jitter, sizeof store->jitter, GRND_NONBLOCK) < 0)
-        store->jitter = ddpi_now_us(&ddpi_clock_monotonic);
+        store->jitter = ddpi_monotonic_us();
 }
 
 static ddp_status open_wake_fd(ddp_store *store, struct ddp_error *err)

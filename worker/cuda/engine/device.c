@@ -167,12 +167,12 @@ void ddpi_device_destroy(struct ddpi_device *device)
 /* Work in the lanes may still write to buffers that the caller gets back now. */
 static void let_lanes_finish(const struct ddpi_device *device)
 {
-    uint64_t end = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), LANES_MS);
+    uint64_t end = ddpi_deadline(ddpi_monotonic_ms(), LANES_MS);
     for (unsigned i = 0; i < DDPI_LANES; i++) {
         const struct ddpi_lane *lane = &device->lanes[i];
         while (!ddpi_words_reached(&device->words, lane->word, lane->launched) &&
                device->cuda.stream_query(lane->stream) == DDPI_CU_ERROR_NOT_READY &&
-               ddpi_now_ms(&ddpi_clock_monotonic) < end)
+               ddpi_monotonic_ms() < end)
             (void)poll(NULL, 0, 1);
     }
 }

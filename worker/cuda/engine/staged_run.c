@@ -298,8 +298,7 @@ void ddpi_staged_await_upload(struct ddpi_device *device, struct ddpi_run *run)
     if (ddpi_device_await(device, &wait, word, turn + 1) == DDP_OK ||
         atomic_load(&device->refused) != DDP_OK)
         return;
-    uint64_t end = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), UPLOAD_MS);
-    while (!ddpi_words_reached(&device->words, word, turn + 1) &&
-           ddpi_now_ms(&ddpi_clock_monotonic) < end)
+    uint64_t end = ddpi_deadline(ddpi_monotonic_ms(), UPLOAD_MS);
+    while (!ddpi_words_reached(&device->words, word, turn + 1) && ddpi_monotonic_ms() < end)
         (void)poll(NULL, 0, 1);
 }

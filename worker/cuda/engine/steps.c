@@ -22,7 +22,7 @@ unsigned ddpi_device_capture_mode(const struct ddpi_device *device, unsigned mod
 
 struct ddpi_wait ddpi_device_wait(const struct ddpi_task *task)
 {
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    uint64_t now = ddpi_monotonic_ms();
     return (struct ddpi_wait){.call = &task->call,
                               .started_ms = now,
                               .deadline_ms = ddpi_deadline(now, task->timeout_ms)};
@@ -53,7 +53,7 @@ ddp_status ddpi_device_gather(struct ddpi_device *device, const struct ddpi_task
 void ddpi_device_stage(struct ddpi_device *device, enum ddpi_stage stage)
 {
     struct ddpi_progress *progress = &device->progress;
-    uint64_t now_us = ddpi_now_us(&ddpi_clock_monotonic);
+    uint64_t now_us = ddpi_monotonic_us();
     progress->spent_us[stage] += now_us - progress->at_us;
     progress->at_us = now_us;
 }
@@ -108,7 +108,7 @@ ddp_status ddpi_device_check_refusal(struct ddpi_device *device)
 static ddp_status check_time(struct ddpi_device *device, const struct ddpi_patience *patience,
                              const struct ddpi_wait *wait)
 {
-    uint64_t now = ddpi_now_ms(&ddpi_clock_monotonic);
+    uint64_t now = ddpi_monotonic_ms();
     if (now < wait->deadline_ms || now - patience->since_ms < STILL_MS)
         return DDP_OK;
     char call[DDPI_CALL_TEXT];
@@ -132,7 +132,7 @@ ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *p
     }
     if (patience->nap_us == 0) {
         patience->nap_us = NAP_MIN_US;
-        patience->since_ms = ddpi_now_ms(&ddpi_clock_monotonic);
+        patience->since_ms = ddpi_monotonic_ms();
     }
     struct ddpi_wait nap = *wait;
     nap.nap_us = patience->nap_us;

@@ -24,7 +24,7 @@
 /* Wait until fewer than DDPI_GATED_MAX tickets are out. */
 static ddp_status await_room(struct ddpi_device *device, struct ddp_error *err)
 {
-    uint64_t end = ddpi_deadline(ddpi_now_ms(&ddpi_clock_monotonic), device->comm->timeout_ms);
+    uint64_t end = ddpi_deadline(ddpi_monotonic_ms(), device->comm->timeout_ms);
     const struct timespec deadline = {.tv_sec = (time_t)(end / 1000),
                                       .tv_nsec = (long)(end % 1000) * 1000000};
     ddp_status status = DDP_OK;
@@ -62,7 +62,7 @@ ddp_status ddpi_gate_put(struct ddpi_device *device, struct ddpi_run *run, uint3
     *gated = (struct ddpi_gated){.first = device->submitted + 1,
                                  .last = device->submitted + tickets,
                                  .first_turn = device->staging.turn,
-                                 .enqueued_us = ddpi_now_us(&ddpi_clock_monotonic)};
+                                 .enqueued_us = ddpi_monotonic_us()};
     pthread_mutex_lock(&device->lock);
     device->submitted = gated->last;
     device->enqueuing = true;

@@ -14,7 +14,7 @@ static void announce_end(void *ctx, ddp_status status)
     struct ddpi_bucket *bucket = ctx;
     struct ddp_reducer *reducer = bucket->reducer;
     pthread_mutex_lock(&reducer->ends_lock);
-    bucket->end_us = ddpi_now_us(&ddpi_clock_monotonic);
+    bucket->end_us = ddpi_monotonic_us();
     bucket->announced = true;
     pthread_cond_signal(&reducer->ended);
     pthread_mutex_unlock(&reducer->ends_lock);
@@ -134,7 +134,7 @@ ddp_status ddpi_bucket_start(struct ddp_reducer *reducer, struct ddpi_bucket *bu
 {
     bucket->shown.step = reducer->steps;
     bucket->shown.divisor = divisor(reducer);
-    bucket->begin_us = bucket->end_us = ddpi_now_us(&ddpi_clock_monotonic);
+    bucket->begin_us = bucket->end_us = ddpi_monotonic_us();
     bucket->stage = 0;
     ddp_status status = ddpi_fill_parked(bucket, err);
     if (status != DDP_OK)

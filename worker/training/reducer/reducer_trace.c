@@ -91,7 +91,7 @@ ddp_status ddpi_trace_open(struct ddp_reducer *reducer, const char *path, struct
     if (reducer->trace == NULL)
         return ddpi_error_sys(err, errno, "cannot write the trace of rank %u to %s", reducer->rank,
                               path);
-    reducer->trace_origin_us = ddpi_now_us(&ddpi_clock_monotonic);
+    reducer->trace_origin_us = ddpi_monotonic_us();
     fputs("[", reducer->trace);
     return DDP_OK;
 }

@@ -348,7 +348,7 @@ static ddp_status append_tensor(struct ddp_tensors *tensors, struct ddp_tensor *
     if (!ddpi_name_table_add(&tensors->names, request->set, request->name, tensor))
         return ddpi_error_nomem(err, sizeof *tensor);
     tensor->owner = tensors;
-    tensor->enqueued_us = ddpi_now_us(&ddpi_clock_monotonic);
+    tensor->enqueued_us = ddpi_monotonic_us();
     ddpi_list_append(&tensors->pending, &tensor->link);
     tensors->woken = true;
     pthread_cond_signal(&tensors->wake);
@@ -497,7 +497,7 @@ ddp_status ddp_tensors_wait(ddp_tensor *tensor, uint32_t timeout_ms, int *ret_do
                             struct ddp_error *err)
 {
     struct ddp_tensors *tensors = tensor->owner;
-    uint64_t until_us = ddpi_now_us(&ddpi_clock_monotonic) + (uint64_t)timeout_ms * 1000;
+    uint64_t until_us = ddpi_monotonic_us() + (uint64_t)timeout_ms * 1000;
     struct timespec until = {.tv_sec = (time_t)(until_us / 1000000),
                              .tv_nsec = (long)(until_us % 1000000 * 1000)};
     ddp_status status;
