@@ -29,8 +29,8 @@ static void assert_text(const struct ddpi_buf *buf, const char *expected)
 
 START_TEST(base64)
 {
-    static const char *const bad[] = {
-        "Zg", "Zg=", "Zg==Zg==", "Zh==", "Zm9=", "Zm9-", "=m9v", "Z===", "Zm 9"};
+    static const char *const bad[] = {"Zg",   "Zg=",  "Zg==Zg==", "Zh==",    "Zm9=",      "Zm9-",
+                                      "=m9v", "Z===", "Zm 9",     "Zm9\xff", "\xc3\xa9Zm"};
     struct ddpi_buf buf;
     for (size_t len = 0; len < 300; len++) {
         uint8_t bytes[300];

@@ -28,6 +28,9 @@ static bool put_base64(struct ddpi_buf *buf, struct ddpi_bytes bytes)
 
 bool ddpi_base64_get(const char *text, size_t len, struct ddpi_buf *ret)
 {
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)text[i] > 0x7f) /* libsodium 1.0.18 takes it for a '/' */
+            return false;
     size_t room = len / 4 * 3 + 1, count;
     uint8_t *to = ddpi_buf_reserve(ret, room);
     if (to == NULL || sodium_base642bin(to, room, text, len, NULL, &count, NULL,

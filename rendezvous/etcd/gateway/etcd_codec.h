@@ -100,7 +100,8 @@ ddp_status ddpi_etcd_each_kv(const json_t *range,
                                                 struct ddp_error *err),
                              void *ctx, struct ddp_error *err);
 
-/* Standard base64 with padding. Appends the bytes to @ret; false: it is none, or too long. */
+/* Standard base64 with padding, of which each row of bytes has one text. Appends the bytes to @ret;
+ * false: it is none, or too long. */
 bool ddpi_base64_get(const char *text, size_t len, struct ddpi_buf *ret);
 
 #endif

@@ -21,8 +21,9 @@
  *
  * Threads: any thread may use a communicator until it is destroyed, also several at once; their
  * operations run in the order in which the calls came, which must be the same on all ranks.
- * Different communicators are independent. In a forked child every call returns DDP_E_INVALID, but
- * ddp_comm_abort(), which does nothing, and ddp_comm_destroy(), which only frees host memory.
+ * Different communicators are independent. In a forked child every call on it returns
+ * DDP_E_INVALID, but ddp_comm_abort(), which does nothing, and ddp_comm_destroy(), which only frees
+ * host memory.
  *
  * Errors: DDP_E_INVALID has no effect, and the communicator stays usable. Every other error is
  * final: later calls return the same error, output buffers are undefined, and only
@@ -152,8 +153,8 @@ DDP_API void ddp_drop_unique_id(const struct ddp_unique_id *id);
  *   DDP_E_MISMATCH     ranks with different world sizes, or two processes with one rank;
  *   DDP_E_PROTOCOL     a rank uses another version of this library;
  *   DDP_E_DENIED       rank 0 has another key, or another unique id;
- *   DDP_E_SYSTEM       this rank, or another one that the sentence names, lacks a resource, such as
- *                      descriptors; DDP_E_NOMEM: memory.
+ *   DDP_E_SYSTEM, DDP_E_NOMEM  this rank, or another one that the sentence names, lacks a resource,
+ *                      such as descriptors, or memory.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_comm_init(const struct ddp_comm_options *options,
                                                 ddp_comm **ret_comm, struct ddp_error *err);
