@@ -96,10 +96,14 @@ static ddp_status reserve_port(struct plan *plan, struct run *run, struct ddp_er
     return status;
 }
 
-/* The node chooses other ports for its workers before each generation. */
+/* The node chooses other ports for its workers before each generation. A member that is done may be
+ * in the next generation before it learns that this one was stopped, and others may have read where
+ * its workers will listen: it keeps the ports that it has published. */
 static void renew_ports(struct run *run)
 {
     struct ddp_round_member *says = &run->membership.member.says;
+    if (says->phase == DDP_ROUND_DONE)
+        worker_ports_keep(&run->ports, says->generation);
     if (says->phase != DDP_ROUND_IDLE)
         return;
     worker_ports_renew(&run->ports, says->generation);

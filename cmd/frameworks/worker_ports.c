@@ -37,6 +37,11 @@ void worker_ports_init(struct worker_ports *ports, uint32_t count)
     *ports = (struct worker_ports){.count = count};
 }
 
+void worker_ports_keep(struct worker_ports *ports, uint64_t generation)
+{
+    ports->generation = generation;
+}
+
 void worker_ports_renew(struct worker_ports *ports, uint64_t generation)
 {
     if (ports->chosen && ports->generation == generation)

@@ -26,6 +26,9 @@ void worker_ports_init(struct worker_ports *ports, uint32_t count);
  * if it has done so. Leaves @first 0 if so many free ones in a row are not found. */
 void worker_ports_renew(struct worker_ports *ports, uint64_t generation);
 
+/* Have worker_ports_renew() leave the ports that were chosen for @generation to the next one. */
+void worker_ports_keep(struct worker_ports *ports, uint64_t generation);
+
 void worker_ports_close(struct worker_ports *ports);
 
 #endif

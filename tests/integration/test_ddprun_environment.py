@@ -7,13 +7,15 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import unittest
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DDPRUN, DdprunCase, probe
+from ddprun_run import DDPRUN, DdprunCase, probe, wait_until
+from ddprund_run import DDPCTL
 from nodes import free_port
 
 UUID = r'[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}'
@@ -105,12 +107,15 @@ class Variables(DdprunCase):
         self.assertNotEqual(env['MASTER_PORT'], '1')
         self.assertRegex(env['TORCHELASTIC_RUN_ID'], rf'\A{UUID}\Z')
 
-    def two_nodes(self, *words, script=PRINT_ENV):
-        """Of one worker and of two."""
-        endpoint = f'127.0.0.1:{free_port()}'
-        jobs = [self.start('--nnodes=2', f'--node-rank={node}', f'--nproc-per-node={node + 1}', '--lease=10m',
-                           f'--rdzv-endpoint={endpoint}', '--rdzv-id=two', '--no-prefix', *words,
-                           'sh', '-c', script) for node in range(2)]
+    def start_two_nodes(self, *words, script=PRINT_ENV, endpoint=None):
+        """Of one worker and of two. The second hosts the store."""
+        endpoint = endpoint or f'127.0.0.1:{free_port()}'
+        return [self.start('--nnodes=2', f'--node-rank={node}', f'--nproc-per-node={node + 1}', '--lease=10m',
+                           f'--rdzv-endpoint={endpoint}', f'--rdzv-conf=is_host={node}', '--rdzv-id=two', '--no-prefix',
+                           *words, 'sh', '-c', script) for node in range(2)]
+
+    def two_nodes(self, *words):
+        jobs = self.start_two_nodes(*words)
         for job in jobs:
             self.assertEqual(job.wait(), 0, job.err)
         return jobs
@@ -129,19 +134,32 @@ class Variables(DdprunCase):
         self.assertNotIn('TF_CONFIG', found[0])
 
     def test_tensorflow_has_an_address_of_each_rank(self):
-        printed = f'{self.folder}/$TORCHELASTIC_RESTART_COUNT'
-        script = (f'{PRINT_ENV}; : >{printed}.$RANK; [ $RANK = 2 ] || exit 0; '
-                  f'until [ -e {printed}.0 ] && [ -e {printed}.1 ]; do sleep 0.01; done; '
-                  'exit $((1 - TORCHELASTIC_RESTART_COUNT))')
-        attempts = {}
-        for job in self.two_nodes('--tf-config', '--max-restarts=1', script=script):
+        """Also if a node whose workers have ended learns of the restart only when the others have begun again."""
+        endpoint = f'127.0.0.1:{free_port()}'
+        script = (f'{PRINT_ENV}; [ $TORCHELASTIC_RESTART_COUNT = 0 ] && [ $RANK = 2 ] || exit 0; '
+                  f'until [ -e {self.folder}/fail ]; do sleep 0.01; done; exit 1')
+        first, second = jobs = self.start_two_nodes('--tf-config', '--max-restarts=1', script=script, endpoint=endpoint)
+
+        def first_is_done():
+            shown = subprocess.run([DDPCTL, 'status', f'--endpoint={endpoint}', '--json'], capture_output=True, check=False)
+            nodes = [node for job in json.loads(shown.stdout or '{"jobs": []}')['jobs'] for node in job['nodes']]
+            return any(node['nproc'] == 1 and node['phase'] == 'done' for node in nodes)
+        wait_until(first_is_done, 'the worker of the first node has ended')
+        os.kill(first.agent(), signal.SIGSTOP)
+        self.write('fail', '')
+        second.read_until('|TF_CONFIG=', count=4)
+        os.kill(first.agent(), signal.SIGCONT)
+        clusters = {}
+        for job in jobs:
+            self.assertEqual(job.wait(), 0, job.err)
             for rank, text in re.findall(r'(?m)^(\d)\|TF_CONFIG=(.*)', job.out):
                 config = json.loads(text)
                 self.assertEqual(config['task'], {'type': 'worker', 'index': int(rank)})
-                attempts.setdefault(tuple(config['cluster']['worker']), []).append(int(rank))
-        self.assertEqual(sorted(map(sorted, attempts.values())), [[0, 1, 2], [0, 1, 2]])
-        for addresses in attempts:
-            self.assertEqual(len(set(addresses)), 3)
+                clusters.setdefault(int(rank), []).append(config['cluster']['worker'])
+        self.assertEqual(sorted(clusters), [0, 1, 2])
+        self.assertEqual(clusters[1], clusters[0])
+        self.assertEqual(clusters[2], clusters[0])
+        self.assertEqual([len(set(addresses)) for addresses in clusters[0]], [3, 3])
 
     def test_tensorflow_on_one_node_after_a_restart(self):
         job = self.run_job('--tf-config', '--nproc-per-node=2', '--max-restarts=1', '--no-prefix', 'sh', '-c',
