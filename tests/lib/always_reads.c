@@ -15,7 +15,7 @@ struct ddpi_copy_way __wrap_ddpi_copy_next(struct ddpi_copy_choice *choice, size
 struct ddpi_copy_way __wrap_ddpi_copy_next(struct ddpi_copy_choice *choice, size_t bytes,
                                            unsigned paths, enum ddpi_copy_meeting more_ns)
 {
-    if (always_reads && (paths >> DDPI_COPY_SINGLE & 1) != 0)
-        return (struct ddpi_copy_way){.path = DDPI_COPY_SINGLE};
+    if (always_reads && (paths >> DDPI_COPY_KERNEL & 1) != 0)
+        return (struct ddpi_copy_way){.path = DDPI_COPY_KERNEL};
     return __real_ddpi_copy_next(choice, bytes, paths, more_ns);
 }

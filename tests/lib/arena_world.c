@@ -81,8 +81,7 @@ void arena_world_begin_task(uint32_t i, const struct ddpi_task *task)
 bool arena_world_advance(uint32_t rank)
 {
     struct ddp_error err = {0};
-    uint32_t odd = 0;
-    enum ddpi_arena_result result = ddpi_arena_advance(&world.ranks[rank].op, &odd, &err);
+    enum ddpi_arena_result result = ddpi_arena_advance(&world.ranks[rank].op, &err);
     ck_assert_msg(result == DDPI_ARENA_WAITS || result == DDPI_ARENA_COMPLETE, "rank %u: %d, %s",
                   rank, (int)result, err.msg);
     return result == DDPI_ARENA_COMPLETE;

@@ -31,11 +31,11 @@
 enum {
     PAGE = 64 * 1024, /* a multiple of every page size */
     HALVES = 2,
-    TINY = 48,         /* bytes of a piece */
+    TINY = 48,         /* bytes of a slot */
     SMALL = 16 * 1024, /* the same */
-    MANY_RANKS = 4,    /* with more, pieces are smaller */
+    MANY_RANKS = 4,    /* with more, slots are smaller */
     CROWD_RANKS = 16,
-    FETCH = 1024, /* bytes of a piece that are fetched ahead: a processor can wait for few lines */
+    FETCH = 1024, /* bytes of a slot that are fetched ahead: a processor can wait for few lines */
     SPREAD_MOST = 128, /* ranks: with more, one look at where they are takes too long */
     FEW_RANKS = 16,    /* so few look at each other's lines, more count who has arrived */
 };
@@ -51,7 +51,7 @@ struct half {
 struct arrival {
     _Alignas(64) _Atomic uint64_t round; /* of this half, in which the rank has arrived last */
     uint64_t digest;                     /* of the call */
-    uint8_t piece[TINY];
+    uint8_t slot[TINY];
 };
 _Static_assert(sizeof(struct arrival) == 64, "an arrival is one cache line");
 
@@ -64,6 +64,7 @@ struct line {
     _Alignas(64) _Atomic uint64_t busy;  /* the round of which it does shares now; 0: of none */
     _Atomic uint64_t non_finite[HALVES]; /* the last round whose result is; written by any rank */
     _Atomic uint64_t spent_ns[HALVES];   /* on the last operation that was timed and told here */
+    _Atomic uint64_t refused[HALVES];    /* the last round in which it has told a refusal */
     _Atomic uint32_t failed;             /* whether it has */
     _Alignas(64) _Atomic uint16_t place; /* if crowded: its last processor, plus 1 */
 };
@@ -104,15 +105,15 @@ struct ddpi_arena {
 
 static void set_sizes(struct ddpi_arena *arena, uint32_t nranks)
 {
-    size_t pieces = (size_t)HALVES * (nranks + 1);
+    size_t slots = (size_t)HALVES * (nranks + 1);
     arena->nranks = nranks;
     arena->large = nranks <= MANY_RANKS    ? 1024 * 1024
                    : nranks <= CROWD_RANKS ? 256 * 1024
                                            : 64 * 1024;
     arena->lives_at = sizeof(struct shared) + nranks * sizeof(struct line);
     arena->small_at = ddpi_round_up(arena->lives_at + ddpi_lives_size(nranks), PAGE);
-    arena->large_at = arena->small_at + ddpi_round_up(pieces * SMALL, PAGE);
-    arena->file_size = arena->large_at + pieces * arena->large;
+    arena->large_at = arena->small_at + ddpi_round_up(slots * SMALL, PAGE);
+    arena->file_size = arena->large_at + slots * arena->large;
 }
 
 static ddp_status map_file(struct ddpi_arena *arena, struct ddp_error *err)
@@ -264,39 +265,39 @@ void *ddpi_arena_lives(const struct ddpi_arena *arena)
     return arena->map + arena->lives_at;
 }
 
-/* ---- room ---- */
+/* ---- slots ---- */
 
-size_t ddpi_arena_size(const struct ddpi_arena *arena, enum ddpi_arena_room room)
+size_t ddpi_arena_slot_size(const struct ddpi_arena *arena, enum ddpi_slot_kind kind)
 {
-    return room == DDPI_ARENA_TINY ? TINY : room == DDPI_ARENA_SMALL ? SMALL : arena->large;
+    return kind == DDPI_SLOT_TINY ? TINY : kind == DDPI_SLOT_SMALL ? SMALL : arena->large;
 }
 
-size_t ddpi_arena_stride(const struct ddpi_arena *arena, enum ddpi_arena_room room)
+size_t ddpi_arena_slot_stride(const struct ddpi_arena *arena, enum ddpi_slot_kind kind)
 {
-    return room == DDPI_ARENA_TINY ? sizeof(struct line) : ddpi_arena_size(arena, room);
+    return kind == DDPI_SLOT_TINY ? sizeof(struct line) : ddpi_arena_slot_size(arena, kind);
 }
 
-static size_t piece_at(const struct ddpi_arena *arena, uint64_t half, uint32_t rank, bool large)
+static size_t slot_at(const struct ddpi_arena *arena, uint64_t half, uint32_t rank, bool large)
 {
     size_t index = (size_t)half * (arena->nranks + 1) + rank;
     return large ? arena->large_at + index * arena->large : arena->small_at + index * SMALL;
 }
 
-uint8_t *ddpi_arena_piece(const struct ddpi_arena *arena, uint64_t round, uint32_t rank,
-                          enum ddpi_arena_room room)
+uint8_t *ddpi_arena_slot(const struct ddpi_arena *arena, uint64_t round, uint32_t rank,
+                         enum ddpi_slot_kind kind)
 {
-    if (room == DDPI_ARENA_TINY)
-        return arena->shared->lines[rank].arrivals[round % HALVES].piece;
-    return arena->map + piece_at(arena, round % HALVES, rank, room == DDPI_ARENA_LARGE);
+    if (kind == DDPI_SLOT_TINY)
+        return arena->shared->lines[rank].arrivals[round % HALVES].slot;
+    return arena->map + slot_at(arena, round % HALVES, rank, kind == DDPI_SLOT_LARGE);
 }
 
-/* The last rank also allocates the pieces of results. */
+/* The last rank also allocates the slots of results. */
 ddp_status ddpi_arena_grow(struct ddpi_arena *arena, struct ddp_error *err)
 {
     size_t len = arena->rank + 1 == arena->nranks ? 2 * arena->large : arena->large;
     for (uint64_t half = 0; half < HALVES && !arena->grown; half++) {
-        ddp_status status = ddpi_memory_file_allocate(
-            arena->fd, piece_at(arena, half, arena->rank, true), len, err);
+        ddp_status status =
+            ddpi_memory_file_allocate(arena->fd, slot_at(arena, half, arena->rank, true), len, err);
         if (status != DDP_OK)
             return status;
     }
@@ -406,12 +407,12 @@ void ddpi_arena_fetch_next(const struct ddpi_arena *arena)
     fetch_to_write(&arena->shared->lines[arena->rank].arrivals[(arena->round + 1) % HALVES]);
 }
 
-void ddpi_arena_fetch_piece(const struct ddpi_arena *arena, size_t at, size_t len)
+void ddpi_arena_fetch_slot(const struct ddpi_arena *arena, size_t at, size_t len)
 {
-    const uint8_t *piece =
-        ddpi_arena_piece(arena, arena->round + 1, arena->rank, DDPI_ARENA_SMALL) + at;
+    const uint8_t *slot =
+        ddpi_arena_slot(arena, arena->round + 1, arena->rank, DDPI_SLOT_SMALL) + at;
     for (size_t done = 0; done < len && done < FETCH; done += 64)
-        fetch_to_write(piece + done);
+        fetch_to_write(slot + done);
 }
 
 bool ddpi_arena_all_arrived(const struct ddpi_arena *arena, uint64_t round)
@@ -528,6 +529,21 @@ bool ddpi_arena_get_buffers(const struct ddpi_arena *arena, uint64_t round, uint
     *ret_buffers = *(const volatile struct ddpi_arena_buffers *)&arena->shared->lines[rank]
                         .buffers[round % HALVES];
     return ret_buffers->round == round;
+}
+
+void ddpi_arena_refuse(struct ddpi_arena *arena, uint64_t round)
+{
+    atomic_store_explicit(&arena->shared->lines[arena->rank].refused[round % HALVES], round,
+                          memory_order_relaxed);
+}
+
+bool ddpi_arena_is_refused(const struct ddpi_arena *arena, uint64_t round)
+{
+    for (uint32_t rank = 0; rank < arena->nranks; rank++)
+        if (atomic_load_explicit(&arena->shared->lines[rank].refused[round % HALVES],
+                                 memory_order_relaxed) == round)
+            return true;
+    return false;
 }
 
 struct ddpi_arena_view *ddpi_arena_views(const struct ddpi_arena *arena)

@@ -1,6 +1,6 @@
 /*
  * arena.h - the memory that the ranks of a communicator share on one machine, and how they meet in
- * it: a line for each rank, counters of arrivals, and room for data.
+ * it: a line for each rank, counters of arrivals, and slots for data.
  *
  * An operation is a sequence of rounds. In a round a rank copies data in, arrives, waits until all
  * have arrived, and takes what it needs. Rounds alternate between two halves: a rank that copies
@@ -59,7 +59,7 @@ struct ddpi_copy_choice *ddpi_arena_copy_choice(struct ddpi_arena *arena,
                                                 enum ddpi_operation operation);
 struct ddpi_copy_timed *ddpi_arena_last_timed(struct ddpi_arena *arena);
 
-/* Ranks read each other's memory by these (single_copy_op.h). The others read that of process @pid
+/* Ranks read each other's memory by these (kernel_copy_op.c). The others read that of process @pid
  * after they have found @token in it. */
 struct ddpi_arena_identity {
     pid_t pid;
@@ -72,21 +72,21 @@ struct ddpi_arena_identity *ddpi_arena_identity(struct ddpi_arena *arena);
 /* The page of the words that show who lives (lives.h). */
 void *ddpi_arena_lives(const struct ddpi_arena *arena);
 
-/* ---- room ---- */
+/* ---- slots ---- */
 
-/* A tiny piece lies in the cache line with which its rank arrives; there is none for the result. */
-enum ddpi_arena_room { DDPI_ARENA_TINY, DDPI_ARENA_SMALL, DDPI_ARENA_LARGE };
+/* A tiny slot lies in the cache line with which its rank arrives; there is none for the result. */
+enum ddpi_slot_kind { DDPI_SLOT_TINY, DDPI_SLOT_SMALL, DDPI_SLOT_LARGE };
 
-/* Bytes of a piece; but for tiny ones a multiple of 64. And how far apart those of two ranks lie,
+/* Bytes of a slot; but for tiny ones a multiple of 64. And how far apart those of two ranks lie,
  * one after the other. */
-size_t ddpi_arena_size(const struct ddpi_arena *arena, enum ddpi_arena_room room);
-size_t ddpi_arena_stride(const struct ddpi_arena *arena, enum ddpi_arena_room room);
+size_t ddpi_arena_slot_size(const struct ddpi_arena *arena, enum ddpi_slot_kind kind);
+size_t ddpi_arena_slot_stride(const struct ddpi_arena *arena, enum ddpi_slot_kind kind);
 
-/* The piece of @rank for round @round, or that of the result with @rank = ranks. */
-uint8_t *ddpi_arena_piece(const struct ddpi_arena *arena, uint64_t round, uint32_t rank,
-                          enum ddpi_arena_room room);
+/* The slot of @rank for round @round, or that of the result with @rank = ranks. */
+uint8_t *ddpi_arena_slot(const struct ddpi_arena *arena, uint64_t round, uint32_t rank,
+                         enum ddpi_slot_kind kind);
 
-/* Allocate what this rank's large pieces need, once; before it arrives in a round with them. */
+/* Allocate what this rank's large slots need, once; before it arrives in a round with them. */
 ddp_status ddpi_arena_grow(struct ddpi_arena *arena, struct ddp_error *err);
 
 /* Where ranks outnumber the processors: show where this rank's thread is, and at each @every th
@@ -110,9 +110,9 @@ bool ddpi_arena_all_arrived(const struct ddpi_arena *arena, uint64_t round);
  * things. */
 void ddpi_arena_fetch_next(const struct ddpi_arena *arena);
 
-/* The same for the first ones of @len bytes from @at on of its small piece, if it will write those
+/* The same for the first ones of @len bytes from @at on of its small slot, if it will write those
  * in the next round. */
-void ddpi_arena_fetch_piece(const struct ddpi_arena *arena, size_t at, size_t len);
+void ddpi_arena_fetch_slot(const struct ddpi_arena *arena, size_t at, size_t len);
 
 /* This rank has seen that all have arrived: wake those that sleep. */
 void ddpi_arena_tell_arrived(struct ddpi_arena *arena);
@@ -131,12 +131,15 @@ bool ddpi_arena_all_finished(const struct ddpi_arena *arena, uint64_t round, uin
 
 enum { DDPI_ARENA_SHARES = 1024 }; /* the most shares of a round */
 
-/* This rank spent @ns on copies and reductions of an operation, or DDPI_NO_TIME: it could not read
- * or map what others have. It tells so with its arrival in the next round. And the most that a rank
- * has told with its arrival in @round. */
-#define DDPI_NO_TIME UINT64_MAX
+/* This rank spent @ns on copies and reductions of an operation. It tells so with its arrival in the
+ * next round. And the most that a rank has told with its arrival in @round. */
 void ddpi_arena_tell_time(struct ddpi_arena *arena, uint64_t ns);
 uint64_t ddpi_arena_longest_time(const struct ddpi_arena *arena, uint64_t round);
+
+/* This rank could not read or map what others have: it tells so with its arrival in @round. And
+ * whether any rank has. */
+void ddpi_arena_refuse(struct ddpi_arena *arena, uint64_t round);
+bool ddpi_arena_is_refused(const struct ddpi_arena *arena, uint64_t round);
 
 /* ---- what others do ---- */
 

@@ -53,8 +53,8 @@ static enum ddpi_copy_path best_path(const uint64_t *least, unsigned paths, uint
     if (has_path(paths, DDPI_COPY_STREAMED) && least[DDPI_COPY_STREAMED] < least[path] / 2)
         path = DDPI_COPY_STREAMED;
     uint64_t most = least[path] - least[path] / SMALL_PART;
-    if (has_path(paths, DDPI_COPY_SINGLE) && most > more && least[DDPI_COPY_SINGLE] < most - more)
-        path = DDPI_COPY_SINGLE;
+    if (has_path(paths, DDPI_COPY_KERNEL) && most > more && least[DDPI_COPY_KERNEL] < most - more)
+        path = DDPI_COPY_KERNEL;
     return path;
 }
 

@@ -1,6 +1,6 @@
 /*
  * copy_choice.h - which way bytes take from one rank to another: into shared memory through the
- * caches, there past them (stream_copy.h), or at once through the kernel (single_copy_op.h). Which
+ * caches, there past them (stream_copy.h), or at once through the kernel (kernel_copy_op.c). Which
  * is faster is measured, and measured again. Pure.
  *
  * A store through the caches must first take the line away from the processor that has read it
@@ -41,7 +41,7 @@ enum {
 enum ddpi_copy_path {
     DDPI_COPY_CACHED,   /* into shared memory through the caches */
     DDPI_COPY_STREAMED, /* the same past them */
-    DDPI_COPY_SINGLE,   /* through the kernel */
+    DDPI_COPY_KERNEL,   /* through the kernel */
     DDPI_COPY_PATHS,
 };
 

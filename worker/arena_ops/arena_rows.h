@@ -1,9 +1,9 @@
 /*
- * arena_rows.h - what each operation moves through an arena: who copies what into its piece, what
+ * arena_rows.h - what each operation moves through an arena: who copies what into its slot, what
  * ranks do together, and what each takes out. One row for each operation. Pure.
  *
- *   whole    a stretch of the buffer, the same of every rank: it fills the piece
- *   parts    a stretch of the part for each rank: the piece has a block for each
+ *   whole    a range of the buffer, the same of every rank: it fills the slot
+ *   parts    a range of the part for each rank: the slot has a block for each
  */
 #ifndef DDPI_ARENA_ROWS_H
 #define DDPI_ARENA_ROWS_H
@@ -18,10 +18,10 @@ enum ddpi_arena_division { DDPI_WHOLE, DDPI_PARTS };
 struct ddpi_arena_row {
     enum ddpi_arena_who copies_in;
     enum ddpi_arena_division in;
-    bool works;   /* the ranks reduce all pieces to one, together, unless it is short */
-    bool reduces; /* each rank reduces its block of all pieces */
+    bool works;                /* the ranks reduce all slots to one, together, unless it is short */
+    bool reduces;              /* each rank reduces its block of all slots */
     enum ddpi_arena_who takes; /* who copies out: the result, or what others have copied in */
-    bool out_of_each;          /* a rank takes something of each piece, not of the root's alone */
+    bool out_of_each;          /* a rank takes something of each slot, not of the root's alone */
 };
 
 const struct ddpi_arena_row *ddpi_arena_row(enum ddpi_operation operation);

@@ -1,7 +1,9 @@
 /*
- * counts_op.c - see counts_op.h. Owns nothing.
+ * counts_op.c - the first round of an operation of which each rank knows only its own counts
+ * (arena_method.h): it tells each other one how many bytes it sends to it and expects of it. Then
+ * op->longest is the same on all ranks. Owns nothing.
  */
-#include "counts_op.h"
+#include "arena_method.h"
 
 /* For each rank what is sent to it, what is expected of it, and the longest part, in bytes. */
 struct counts {
@@ -10,6 +12,11 @@ struct counts {
         uint64_t sent, expected;
     } with[];
 };
+
+static struct counts *counts_of(const struct ddpi_arena_op *op, uint32_t rank)
+{
+    return (struct counts *)(void *)ddpi_arena_slot(op->arena, op->round, rank, DDPI_SLOT_SMALL);
+}
 
 static size_t bytes_to(const struct ddpi_task *task, uint32_t me, uint32_t peer)
 {
@@ -23,31 +30,35 @@ static size_t bytes_from(const struct ddpi_task *task, uint32_t me, uint32_t pee
     return ddpi_task_from_peer(task, me, peer, &piece) ? piece.len : 0;
 }
 
-void ddpi_counts_show(const struct ddpi_arena_op *op)
+static enum ddpi_arena_step show(struct ddpi_arena_op *op, struct ddp_error *err)
 {
     uint32_t me = ddpi_arena_rank(op->arena);
-    struct counts *counts = (struct counts *)(void *)ddpi_arena_op_piece(op, me);
+    (void)err;
+    ddpi_arena_op_enter_round(op);
+    struct counts *counts = counts_of(op, me);
     counts->longest = op->longest;
     for (uint32_t peer = 0; peer < ddpi_arena_ranks(op->arena); peer++) {
         counts->with[peer].sent = bytes_to(op->task, me, peer);
         counts->with[peer].expected = bytes_from(op->task, me, peer);
     }
+    return ddpi_arena_op_arrive(op);
 }
 
-bool ddpi_counts_take(struct ddpi_arena_op *op, uint32_t *ret_rank)
+static enum ddpi_arena_step compare(struct ddpi_arena_op *op, struct ddp_error *err)
 {
     uint32_t me = ddpi_arena_rank(op->arena);
+    (void)err;
     for (uint32_t peer = 0; peer < ddpi_arena_ranks(op->arena); peer++) {
-        const struct counts *counts =
-            (const struct counts *)(const void *)ddpi_arena_op_piece(op, peer);
-        *ret_rank = peer;
+        const struct counts *counts = counts_of(op, peer);
+        op->odd = peer;
         if (counts->with[me].sent != bytes_from(op->task, me, peer) ||
             counts->with[me].expected != bytes_to(op->task, me, peer))
-            return false;
+            return DDPI_STEP_MISMATCH;
         uint64_t longest = counts->longest;
         if (longest > op->longest && longest <= PTRDIFF_MAX)
             op->longest = longest;
     }
-    op->counted = true;
-    return true;
+    return DDPI_STEP_SWITCH;
 }
+
+const struct ddpi_arena_method ddpi_counts_method = {.steps = {show, compare}};

@@ -195,15 +195,14 @@ static ddp_status arena_begin(struct ddp_comm *comm, struct ddpi_run *run)
     return DDP_OK;
 }
 
-ddp_status ddpi_arena_fail_mismatch(struct ddp_comm *comm, const struct ddpi_arena_op *op,
-                                    uint32_t index)
+ddp_status ddpi_arena_fail_mismatch(struct ddp_comm *comm, const struct ddpi_arena_op *op)
 {
     const struct ddpi_call *call = &op->task->call;
     char our_text[DDPI_CALL_TEXT], their_text[DDPI_CALL_TEXT], name[DDPI_PEER_NAME];
     uint8_t header[DDPI_CALL_WIRE_SIZE];
     struct ddpi_call theirs;
-    ddpi_comm_rank_name(comm, ddpi_node_first(&comm->edges.nodes) + index, name);
-    ddpi_arena_get_header(op->arena, op->round, index, header);
+    ddpi_comm_rank_name(comm, ddpi_node_first(&comm->edges.nodes) + op->odd, name);
+    ddpi_arena_get_header(op->arena, op->round, op->odd, header);
     if (!ddpi_call_decode(header, &theirs))
         return ddpi_comm_fail(comm, NULL, DDP_E_PROTOCOL, "%s uses another version of libddpcomm",
                               name);
@@ -244,11 +243,16 @@ static bool look_often(const struct ddp_comm *comm, const struct ddpi_arena_op *
     return ddpi_arena_is_ready(op);
 }
 
-static void debug_unread(const struct ddp_comm *comm, const struct ddpi_arena_op *op)
+static void debug_refusal(const struct ddp_comm *comm, const struct ddpi_arena_op *op)
 {
-    ddpi_debug(comm->rank,
-               "cannot read the memory of rank %u (%s): copies go through shared memory",
-               ddpi_node_first(&comm->edges.nodes) + op->unread, strerrordesc_np(op->unread_errno));
+    if (op->refusal.why == DDPI_UNREADABLE)
+        ddpi_debug(comm->rank,
+                   "cannot read the memory of rank %u (%s): copies go through shared memory",
+                   ddpi_node_first(&comm->edges.nodes) + op->refusal.rank,
+                   strerrordesc_np(op->refusal.sys_errno));
+    if (op->refusal.why == DDPI_UNMAPPED)
+        ddpi_debug(comm->rank, "cannot map memory that other ranks have from ddp_alloc(): "
+                               "operations on it copy");
 }
 
 static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
@@ -256,7 +260,6 @@ static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
 {
     struct ddpi_arena_run *state = arena_run_of(run);
     DDPI_UNINITIALIZED struct ddp_error cause;
-    uint32_t odd;
     if (comm->arena == NULL) {
         ddp_status status = ddpi_arena_meet(comm, run);
         if (status != DDP_OK || comm->arena == NULL)
@@ -271,25 +274,21 @@ static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
         return DDP_OK;
     state->under_way = true;
     *ret_movement = DDPI_MOVED;
-    enum ddpi_arena_result result = ddpi_arena_advance(&state->op, &odd, &cause);
+    enum ddpi_arena_result result = ddpi_arena_advance(&state->op, &cause);
     for (int n = 1;
          n < ADVANCES && !first && result == DDPI_ARENA_WAITS && look_often(comm, &state->op); n++)
-        result = ddpi_arena_advance(&state->op, &odd, &cause);
+        result = ddpi_arena_advance(&state->op, &cause);
     switch (result) {
     case DDPI_ARENA_WAITS:
         break;
     case DDPI_ARENA_COMPLETE:
-        if (state->op.unread_errno != 0)
-            debug_unread(comm, &state->op);
-        if (state->op.unmapped)
-            ddpi_debug(comm->rank, "cannot map memory that other ranks have from ddp_alloc(): "
-                                   "operations on it copy");
+        debug_refusal(comm, &state->op);
         *ret_movement = DDPI_COMPLETE;
         break;
     case DDPI_ARENA_FAILED:
         return ddpi_arena_fail_as_other(comm, &state->op);
     case DDPI_ARENA_MISMATCH:
-        return ddpi_arena_fail_mismatch(comm, &state->op, odd);
+        return ddpi_arena_fail_mismatch(comm, &state->op);
     case DDPI_ARENA_NO_ROOM:
         return ddpi_comm_fail(comm, NULL, DDP_E_SYSTEM, "rank %u: %s", comm->rank, cause.msg);
     }

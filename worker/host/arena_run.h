@@ -32,8 +32,7 @@ ddp_status ddpi_arena_have(struct ddp_comm *comm, struct ddp_error *err);
 /* A rank has failed in @op: fail as it did. */
 ddp_status ddpi_arena_fail_as_other(struct ddp_comm *comm, const struct ddpi_arena_op *op);
 
-/* The rank at @index of the node has arrived in @op with another call: fail. */
-ddp_status ddpi_arena_fail_mismatch(struct ddp_comm *comm, const struct ddpi_arena_op *op,
-                                    uint32_t index);
+/* The rank at op->odd of the node has arrived with another call: fail. */
+ddp_status ddpi_arena_fail_mismatch(struct ddp_comm *comm, const struct ddpi_arena_op *op);
 
 #endif

@@ -98,7 +98,6 @@ static ddp_status inside_advance(struct ddp_comm *comm, struct ddpi_run *run,
 {
     struct hierarchical_run *state = hierarchical_of(run);
     struct ddp_error cause;
-    uint32_t odd;
     *ret_movement = DDPI_IDLE;
     if (is_alone(state)) {
         *ret_movement = DDPI_COMPLETE;
@@ -107,7 +106,7 @@ static ddp_status inside_advance(struct ddp_comm *comm, struct ddpi_run *run,
     if (!ddpi_arena_is_ready(&state->op))
         return DDP_OK;
     *ret_movement = DDPI_MOVED;
-    switch (ddpi_arena_advance(&state->op, &odd, &cause)) {
+    switch (ddpi_arena_advance(&state->op, &cause)) {
     case DDPI_ARENA_WAITS:
         break;
     case DDPI_ARENA_COMPLETE:
@@ -118,7 +117,7 @@ static ddp_status inside_advance(struct ddp_comm *comm, struct ddpi_run *run,
     case DDPI_ARENA_FAILED:
         return ddpi_arena_fail_as_other(comm, &state->op);
     case DDPI_ARENA_MISMATCH:
-        return ddpi_arena_fail_mismatch(comm, &state->op, odd);
+        return ddpi_arena_fail_mismatch(comm, &state->op);
     case DDPI_ARENA_NO_ROOM:
         return ddpi_comm_fail(comm, NULL, DDP_E_SYSTEM, "rank %u: %s", comm->rank, cause.msg);
     }

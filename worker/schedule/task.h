@@ -34,8 +34,8 @@ struct ddpi_task {
     uint32_t *non_finite;  /* room for whether the result has an inf or a NaN; NULL: not wanted */
     bool found_non_finite; /* set while it runs, if call.finite_check is */
     uint64_t timeout_ms;
-    uint64_t bytes_sent;     /* counted while it runs */
-    uint64_t bytes_received; /* counted while it runs */
+    uint64_t bytes_sent;     /* counted while it runs, or when it is complete */
+    uint64_t bytes_received; /* the same */
     uint64_t record;         /* of the flight recorder; 0: none */
 };
 

@@ -1,11 +1,11 @@
 /*
- * test_direct_op.c - operations on buffers that all ranks see: the same bits as through the pieces
- * of an arena, for every type, reduction and number of ranks; what ranks show that is not true; and
- * whom an operation waits for. All ranks are in this thread, as nothing here blocks.
+ * test_registered_op.c - operations on buffers that all ranks see: the same bits as through the
+ * slots of an arena, for every type, reduction and number of ranks; what ranks show that is not
+ * true; and whom an operation waits for. All ranks are in this thread, as nothing here blocks.
  */
+#include "arena_method.h"
 #include "arena_world.h"
 #include "check_main.h"
-#include "direct_op.h"
 #include "elements.h"
 #include "stream_copy.h"
 #include "sweep.h"
@@ -16,8 +16,8 @@
 enum {
     MOST = ARENA_WORLD_MOST,
     ROOM = 600 * 1024, /* bytes of a buffer with room for all parts */
-    MORE = 40 * 1024,  /* bytes that a piece of the arena has no room for */
-    PART = 40 * 1024,  /* about the bytes of a part: more than a share and than a small piece */
+    MORE = 40 * 1024,  /* bytes that a slot of the arena has no room for */
+    PART = 40 * 1024,  /* about the bytes of a part: more than a share and than a small slot */
     SHIFT = 7,         /* how far buffers are from the start of a window, in elements */
     NONE = MOST,
     EVERY = MOST + 1,
@@ -78,7 +78,7 @@ static uint8_t *begin_rank(const struct problem *of, uint32_t rank)
     return recv;
 }
 
-static void run_problem(const struct problem *of, bool direct, uint8_t *const *to)
+static void run_problem(const struct problem *of, bool registered, uint8_t *const *to)
 {
     uint8_t *outputs[MOST];
     for (uint32_t i = 0; i < world.count; i++)
@@ -86,7 +86,7 @@ static void run_problem(const struct problem *of, bool direct, uint8_t *const *t
     arena_world_run_all(of->call.count);
     for (uint32_t i = 0; i < world.count; i++) {
         size_t len = parts_of(&of->call, i, true) * part_bytes(of);
-        ck_assert_int_eq(world.ranks[i].op.direct, direct);
+        ck_assert_int_eq(world.ranks[i].op.method == &ddpi_registered_method, registered);
         if (len > 0)
             memcpy(to[i], outputs[i], len);
         ck_assert(outputs[i][len] == 0x5a || of->in_place);
@@ -94,7 +94,8 @@ static void run_problem(const struct problem *of, bool direct, uint8_t *const *t
 }
 
 static void compare_usual(const struct problem *of, enum ddpi_copy_path path,
-                          uint8_t *const *direct, const uint64_t *sent, const uint64_t *received)
+                          uint8_t *const *registered, const uint64_t *sent,
+                          const uint64_t *received)
 {
     uint8_t *usual[MOST];
     arena_world_set_path(path);
@@ -102,9 +103,9 @@ static void compare_usual(const struct problem *of, enum ddpi_copy_path path,
         usual[i] = world.ranks[i].want;
     run_problem(of, false, usual);
     for (uint32_t i = 0; i < world.count; i++) {
-        ck_assert_int_eq(world.ranks[i].op.way.path, path);
+        ck_assert_int_eq(world.ranks[i].op.copies.way.path, path);
         size_t elements = parts_of(&of->call, i, true) * of->call.count;
-        size_t differ = elements_differ(of->call.dtype, direct[i], usual[i], elements);
+        size_t differ = elements_differ(of->call.dtype, registered[i], usual[i], elements);
         ck_assert_msg(differ == elements,
                       "operation %d, type %d, reduction %d, path %d, rank %u of %u: "
                       "element %zu differs",
@@ -115,24 +116,24 @@ static void compare_usual(const struct problem *of, enum ddpi_copy_path path,
     }
 }
 
-/* Whether an operation through pieces can take @path. */
+/* Whether an operation through slots can take @path. */
 static bool is_possible(const struct problem *of, enum ddpi_copy_path path)
 {
     bool crowded = ddpi_arena_is_crowded(world.ranks[0].arena);
     return path == DDPI_COPY_CACHED ||
            (!crowded && path == DDPI_COPY_STREAMED && DDPI_CAN_STREAM) ||
-           (!crowded && path == DDPI_COPY_SINGLE && !ddpi_call_reduces(&of->call));
+           (!crowded && path == DDPI_COPY_KERNEL && !ddpi_call_reduces(&of->call));
 }
 
 /* All ways give the same, and count the same bytes. */
 static void compare(struct problem *of)
 {
-    uint8_t *direct[MOST];
+    uint8_t *registered[MOST];
     uint64_t sent[MOST], received[MOST];
     for (uint32_t i = 0; i < world.count; i++)
-        ck_assert_ptr_nonnull(direct[i] = malloc(world.room));
+        ck_assert_ptr_nonnull(registered[i] = malloc(world.room));
     of->foreign = NONE;
-    run_problem(of, true, direct);
+    run_problem(of, true, registered);
     for (uint32_t i = 0; i < world.count; i++) {
         sent[i] = world.ranks[i].task.bytes_sent;
         received[i] = world.ranks[i].task.bytes_received;
@@ -140,9 +141,9 @@ static void compare(struct problem *of)
     of->foreign = EVERY;
     for (unsigned path = 0; path < DDPI_COPY_PATHS; path++)
         if (is_possible(of, (enum ddpi_copy_path)path))
-            compare_usual(of, (enum ddpi_copy_path)path, direct, sent, received);
+            compare_usual(of, (enum ddpi_copy_path)path, registered, sent, received);
     for (uint32_t i = 0; i < world.count; i++)
-        free(direct[i]);
+        free(registered[i]);
 }
 
 static struct problem problem_of(enum ddpi_operation operation, ddp_dtype dtype, ddp_reduce_op op)
@@ -225,15 +226,15 @@ START_TEST(every_type_is_moved)
 }
 END_TEST
 
-/* More bytes than a piece has, and chunks of many tiles. */
+/* More bytes than a slot has, and chunks of many tiles. */
 START_TEST(several_rounds_give_the_same)
 {
     static const enum ddpi_operation whole[] = {DDPI_BROADCAST, DDPI_ALL_REDUCE, DDPI_REDUCE};
     arena_world_open((uint32_t)_i, 1024 * 1024 + 2 * MORE);
-    size_t piece = ddpi_arena_size(world.ranks[0].arena, DDPI_ARENA_LARGE);
+    size_t slot = ddpi_arena_slot_size(world.ranks[0].arena, DDPI_SLOT_LARGE);
     for (size_t k = 0; k < sizeof whole / sizeof *whole; k++) {
         struct problem of = problem_of(whole[k], DDP_FLOAT32, DDP_SUM);
-        of.call.count = (piece + MORE) / sizeof(float) + 5;
+        of.call.count = (slot + MORE) / sizeof(float) + 5;
         ck_assert_uint_lt(part_bytes(&of) + SHIFT * sizeof(float), world.room);
         compare_places(of);
     }
@@ -300,7 +301,7 @@ static void run_with_lie(const struct ddpi_arena_buffers *lie, const struct prob
     arena_world_run_all(1);
     for (uint32_t i = 0; i < world.count; i++) {
         size_t elements = parts_of(&of->call, i, true) * of->call.count;
-        ck_assert(!world.ranks[i].op.direct);
+        ck_assert(world.ranks[i].op.method != &ddpi_registered_method);
         ck_assert_uint_eq(
             elements_differ(of->call.dtype, outputs[i], world.ranks[i].want, elements), elements);
     }
@@ -372,13 +373,13 @@ END_TEST
 
 /* ---- windows come and go ---- */
 
-static void run_in_windows(struct problem *of, bool direct)
+static void run_in_windows(struct problem *of, bool registered)
 {
     uint8_t *to[MOST];
     for (uint32_t i = 0; i < world.count; i++)
         to[i] = world.ranks[i].want;
     of->foreign = NONE;
-    run_problem(of, direct, to);
+    run_problem(of, registered, to);
 }
 
 static uint64_t place_of(uint32_t rank, const void *buffer)
@@ -507,7 +508,7 @@ START_TEST(a_rank_that_stops_at_work_is_known)
     ck_assert_uint_eq(ddpi_arena_next_round(world.ranks[0].arena), round);
     ddpi_arena_set_call(world.ranks[0].arena, round, &world.ranks[0].task.call);
     world.ranks[0].op.round = round;
-    ddpi_arena_set_buffers(world.ranks[0].arena, round, &world.ranks[0].op.own);
+    ddpi_arena_set_buffers(world.ranks[0].arena, round, &world.ranks[0].op.registered.own);
     ddpi_arena_arrive(world.ranks[0].arena, round);
     ddpi_arena_set_busy(world.ranks[0].arena, round);
     uint64_t work = ddpi_arena_next_work(world.ranks[0].arena, round);
@@ -527,8 +528,8 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("direct_op");
-    TCase *tcase = tcase_create("direct_op");
+    Suite *suite = suite_create("registered_op");
+    TCase *tcase = tcase_create("registered_op");
     add_worlds(tcase, every_operation_gives_the_same, 2, 9);
     add_worlds(tcase, every_reduction_gives_the_same, 0, 8);
     tcase_add_test(tcase, every_type_is_moved);

@@ -1,13 +1,13 @@
 /*
- * test_single_copy_op.c - operations whose ranks read each other's buffers through the kernel:
+ * test_kernel_copy_op.c - operations whose ranks read each other's buffers through the kernel:
  * parts of any size from anywhere; what is shown and not true, and a kernel that refuses, after
- * which all copy through the pieces; and that all ranks choose the same path from the times that
+ * which all copy through the slots; and that all ranks choose the same path from the times that
  * they tell.
  */
+#include "arena_method.h"
 #include "arena_world.h"
 #include "check_main.h"
 #include "elements.h"
-#include "single_copy_op.h"
 
 #include <errno.h>
 #include <string.h>
@@ -129,12 +129,12 @@ static void run_uneven(uint64_t seed)
         expect_uneven(i);
 }
 
-static bool is_single(void)
+static bool is_by_kernel(void)
 {
-    bool single = world.ranks[0].op.way.path == DDPI_COPY_SINGLE;
+    bool by_kernel = world.ranks[0].op.copies.way.path == DDPI_COPY_KERNEL;
     for (uint32_t i = 1; i < world.count; i++)
-        ck_assert_int_eq(world.ranks[i].op.way.path == DDPI_COPY_SINGLE, single);
-    return single;
+        ck_assert_int_eq(world.ranks[i].op.copies.way.path == DDPI_COPY_KERNEL, by_kernel);
+    return by_kernel;
 }
 
 static bool all_have_refused(void)
@@ -145,13 +145,20 @@ static bool all_have_refused(void)
     return refused;
 }
 
+/* Whether @rank has read all, and waits for the others, or has seen them. */
+static bool has_read(uint32_t rank)
+{
+    const struct ddpi_arena_op *op = &world.ranks[rank].op;
+    return op->method == &ddpi_kernel_copy_method && op->step == 2;
+}
+
 START_TEST(parts_of_any_size_are_read)
 {
     arena_world_open(RANKS, ROOM);
-    arena_world_set_path(DDPI_COPY_SINGLE);
+    arena_world_set_path(DDPI_COPY_KERNEL);
     for (uint64_t seed = 1; seed <= 50; seed++) {
         run_uneven(seed);
-        ck_assert(is_single() && !all_have_refused());
+        ck_assert(is_by_kernel() && !all_have_refused());
         if (seed == 25)
             most_at_once = 4096; /* the kernel may stop anywhere */
     }
@@ -163,17 +170,17 @@ END_TEST
 START_TEST(a_long_part_takes_several_turns)
 {
     arena_world_open(2, ROOM);
-    arena_world_set_path(DDPI_COPY_SINGLE);
+    arena_world_set_path(DDPI_COPY_KERNEL);
     const struct ddpi_call call = {.operation = DDPI_BROADCAST, .dtype = DDP_UINT8, .count = MANY};
     for (size_t i = 0; i < MANY; i++)
         world.ranks[0].plain[i] = byte_of(0, 1, i);
     for (uint32_t i = 0; i < 2; i++)
         arena_world_begin(i, &call, world.ranks[i].plain, world.ranks[i].plain);
     ck_assert(!arena_world_advance(0) && !arena_world_advance(1));
-    ck_assert(!arena_world_advance(0) && world.ranks[0].op.worked); /* it has nothing to read */
+    ck_assert(!arena_world_advance(0) && has_read(0)); /* it has nothing to read */
     ck_assert(ddpi_arena_misses(&world.ranks[0].op, 1) && !ddpi_arena_is_ready(&world.ranks[0].op));
     unsigned turns = 0;
-    for (; !world.ranks[1].op.worked; turns++)
+    for (; !has_read(1); turns++)
         ck_assert(!arena_world_advance(1));
     ck_assert_uint_eq(turns, 2);
     ck_assert(arena_world_advance(1));
@@ -191,18 +198,18 @@ START_TEST(a_refusal_ends_it_for_all)
     for (unsigned from = 1; from <= 12; from++) {
         setup();
         arena_world_open(RANKS, ROOM);
-        arena_world_set_path(DDPI_COPY_SINGLE);
+        arena_world_set_path(DDPI_COPY_KERNEL);
         most_at_once = 40 * 1000;
         refused_from = from;
         run_uneven(from);
-        ck_assert(all_have_refused() && !is_single());
+        ck_assert(all_have_refused() && !is_by_kernel());
         bool one_says_why = false;
         for (uint32_t i = 0; i < RANKS; i++)
-            one_says_why = one_says_why || (world.ranks[i].op.unread_errno == EPERM &&
-                                            world.ranks[i].op.unread != i);
+            one_says_why = one_says_why || (world.ranks[i].op.refusal.sys_errno == EPERM &&
+                                            world.ranks[i].op.refusal.rank != i);
         ck_assert(one_says_why);
         unsigned before = reads;
-        arena_world_set_path(DDPI_COPY_SINGLE);
+        arena_world_set_path(DDPI_COPY_KERNEL);
         run_uneven(from);
         ck_assert_uint_eq(reads, before);
         arena_world_close();
@@ -218,7 +225,7 @@ START_TEST(another_process_is_not_read)
     for (unsigned lie = 0; lie <= nothing_shown; lie++) {
         setup();
         arena_world_open(RANKS, ROOM);
-        arena_world_set_path(DDPI_COPY_SINGLE);
+        arena_world_set_path(DDPI_COPY_KERNEL);
         struct ddpi_arena_identity *of_1 = ddpi_arena_identity(world.ranks[1].arena);
         for (uint32_t i = 0; i < RANKS; i++)
             begin_uneven(i);
@@ -227,8 +234,8 @@ START_TEST(another_process_is_not_read)
                 (void)arena_world_advance(i);
         while (world.ranks[1].op.stage != DDPI_ARENA_ARRIVE)
             (void)arena_world_advance(1);
-        uint64_t *shown = (uint64_t *)(void *)ddpi_arena_piece(
-            world.ranks[1].arena, world.ranks[1].op.round, 1, DDPI_ARENA_SMALL);
+        uint64_t *shown = (uint64_t *)(void *)ddpi_arena_slot(
+            world.ranks[1].arena, world.ranks[1].op.round, 1, DDPI_SLOT_SMALL);
         ck_assert(shown[0] == (uint64_t)of_1->pid && shown[1] == of_1->token);
         if (lie == 0)
             shown[1]++;
@@ -258,23 +265,23 @@ START_TEST(what_is_read_of_a_failed_rank_is_not_taken)
     for (int late = 0; late < 2; late++) {
         setup();
         arena_world_open(2, ROOM);
-        arena_world_set_path(DDPI_COPY_SINGLE);
+        arena_world_set_path(DDPI_COPY_KERNEL);
         const struct ddpi_call call = {
             .operation = DDPI_BROADCAST, .dtype = DDP_UINT8, .count = MANY};
         for (uint32_t i = 0; i < 2; i++)
             arena_world_begin(i, &call, world.ranks[i].plain, world.ranks[i].plain);
         for (int turn = 0; turn < 2; turn++)
             ck_assert(!arena_world_advance(0) && !arena_world_advance(1));
-        ck_assert(!arena_world_advance(0) && world.ranks[0].op.worked);
+        ck_assert(!arena_world_advance(0) && has_read(0));
         if (late == 0)
             ddpi_arena_fail(world.ranks[0].arena, why, sizeof why);
-        while (!world.ranks[1].op.worked)
+        while (!has_read(1))
             ck_assert(!arena_world_advance(1));
         if (late == 1)
             ddpi_arena_fail(world.ranks[0].arena, why, sizeof why);
         enum ddpi_arena_result result = DDPI_ARENA_WAITS;
         while (result == DDPI_ARENA_WAITS)
-            result = ddpi_arena_advance(&world.ranks[1].op, NULL, NULL);
+            result = ddpi_arena_advance(&world.ranks[1].op, NULL);
         ck_assert_int_eq(result, DDPI_ARENA_FAILED);
         ddpi_arena_get_note(world.ranks[1].arena, note, sizeof note);
         ck_assert_str_eq(note, why);
@@ -290,7 +297,7 @@ START_TEST(a_rank_may_have_no_part)
 {
     static const size_t nothing[2] = {0, 0}, offsets[2] = {7, 9}, all[2] = {PART, 0};
     arena_world_open(2, ROOM);
-    arena_world_set_path(DDPI_COPY_SINGLE);
+    arena_world_set_path(DDPI_COPY_KERNEL);
     const struct ddpi_call call = {.operation = DDPI_ALL_TO_ALL, .dtype = DDP_UINT8};
     arena_world_begin_task(0, &(struct ddpi_task){.call = call,
                                                   .send = world.ranks[0].plain,
@@ -305,7 +312,7 @@ START_TEST(a_rank_may_have_no_part)
                                                   .send_parts = {nothing, offsets},
                                                   .recv_parts = {nothing, offsets}});
     arena_world_run_all(3);
-    ck_assert(is_single() && !all_have_refused());
+    ck_assert(is_by_kernel() && !all_have_refused());
     ck_assert_int_eq(memcmp(world.ranks[0].plain, world.ranks[0].result, PART), 0);
     arena_world_close();
 }
@@ -337,8 +344,8 @@ START_TEST(all_ranks_choose_the_same_path)
                                                                : NULL);
         }
         for (uint32_t i = 1; i < RANKS; i++)
-            ck_assert_int_eq(world.ranks[i].op.way.path, world.ranks[0].op.way.path);
-        paths[world.ranks[0].op.way.path]++;
+            ck_assert_int_eq(world.ranks[i].op.copies.way.path, world.ranks[0].op.copies.way.path);
+        paths[world.ranks[0].op.copies.way.path]++;
         arena_world_run_all(state);
         for (uint32_t i = 1; i < RANKS; i++)
             ck_assert_int_eq(memcmp(ddpi_arena_copy_choice(world.ranks[i].arena, call.operation),
@@ -346,7 +353,7 @@ START_TEST(all_ranks_choose_the_same_path)
                                     sizeof(struct ddpi_copy_choice)),
                              0);
     }
-    ck_assert_uint_gt(paths[DDPI_COPY_SINGLE], 0);
+    ck_assert_uint_gt(paths[DDPI_COPY_KERNEL], 0);
     ck_assert_uint_gt(reads, 0);
     arena_world_close();
 }
@@ -354,8 +361,8 @@ END_TEST
 
 Suite *test_suite(void)
 {
-    Suite *suite = suite_create("single_copy_op");
-    TCase *tests = tcase_create("single_copy_op");
+    Suite *suite = suite_create("kernel_copy_op");
+    TCase *tests = tcase_create("kernel_copy_op");
     tcase_add_checked_fixture(tests, setup, NULL);
     ADD_TESTS(tests, parts_of_any_size_are_read, a_long_part_takes_several_turns,
               a_refusal_ends_it_for_all, another_process_is_not_read,

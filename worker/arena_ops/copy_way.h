@@ -1,29 +1,32 @@
 /*
- * way_op.h - which way the copies of an operation take, and how long that takes (copy_choice.h).
+ * copy_way.h - which way the copies of an operation take, and how long that takes (copy_choice.h).
  * All ranks choose at the same place, so all choose the same.
  */
-#ifndef DDPI_WAY_OP_H
-#define DDPI_WAY_OP_H
+#ifndef DDPI_COPY_WAY_H
+#define DDPI_COPY_WAY_H
 
 #include "arena_op.h"
 
-/* Nothing changes before all ranks know the counts. */
+/* All ranks know op->longest. */
 void ddpi_way_choose(struct ddpi_arena_op *op);
 
 /* The operation takes none, as nothing is copied. */
 void ddpi_way_withdraw(struct ddpi_arena_op *op);
 
+/* The operation begins again, not through the kernel if that has refused. */
+void ddpi_way_restart(struct ddpi_arena_op *op);
+
 static inline bool ddpi_way_is_streamed(const struct ddpi_arena_op *op)
 {
-    return op->way.path == DDPI_COPY_STREAMED;
+    return op->copies.way.path == DDPI_COPY_STREAMED;
 }
 
-static inline bool ddpi_way_is_single(const struct ddpi_arena_op *op)
+static inline bool ddpi_way_is_kernel(const struct ddpi_arena_op *op)
 {
-    return op->way.path == DDPI_COPY_SINGLE;
+    return op->copies.way.path == DDPI_COPY_KERNEL;
 }
 
-/* Copy @len bytes into a piece, on the way that was chosen. Of a pre-multiplied reduction the
+/* Copy @len bytes into a slot, on the way that was chosen. Of a pre-multiplied reduction the
  * factor is applied to them. */
 void ddpi_way_copy_in(const struct ddpi_arena_op *op, uint8_t *to, const uint8_t *from, size_t len);
 
@@ -32,23 +35,21 @@ void ddpi_way_copy_in(const struct ddpi_arena_op *op, uint8_t *to, const uint8_t
 void ddpi_way_copy_out(const struct ddpi_arena_op *op, uint8_t *to, const uint8_t *from, size_t len,
                        bool just_read);
 
-/* Around copies and reductions: the time between the two is noted, if the operation is timed. */
-uint64_t ddpi_way_start_clock(const struct ddpi_arena_op *op);
-void ddpi_way_stop_clock(struct ddpi_arena_op *op, uint64_t started_ns);
+/* Around a step: the time between the two is noted, if the operation is timed. */
+void ddpi_way_start_clock(struct ddpi_arena_op *op);
+void ddpi_way_stop_clock(struct ddpi_arena_op *op);
 
 /* Where ranks outnumber the processors, most of an operation is to wait for each other, so that
  * counts too, once all have called it: from here on. */
 void ddpi_way_note_meeting(struct ddpi_arena_op *op);
 
-/* In nanoseconds; 0: it is not timed. */
-uint64_t ddpi_way_time_taken(const struct ddpi_arena_op *op);
+/* In a step: what follows does not count, in this step and later ones. */
+void ddpi_way_note_end(struct ddpi_arena_op *op);
 
 /* At the end of the operation. */
 void ddpi_way_tell_time(const struct ddpi_arena_op *op);
 
 /* All have arrived, so all have told what the operation before this one took. */
 void ddpi_way_note_last_time(const struct ddpi_arena_op *op);
-
-struct ddpi_copy_timed ddpi_way_timed(const struct ddpi_arena_op *op);
 
 #endif

@@ -1,0 +1,88 @@
+/*
+ * arena_method.h - how an operation is carried out in an arena. A method is a row of steps. Each
+ * step runs once what the one before waits for has come; after the last one the first follows.
+ *
+ *   counts       tell each other the counts that only pairs of ranks know; another method follows
+ *   short        copy in; reduce all for itself, and copy out
+ *   slots        copy a range in; reduce shares of it; copy out; then the next range
+ *   chunks       copy a range in; reduce a chunk of it; copy the others' out; the next range
+ *   registered   show the buffers, which all ranks see; map what is new; work in them
+ *   kernel copy  show where the buffers are; read those of others through the kernel
+ *
+ * Each is a file, which knows no other one. What ranks have called is compared when all have
+ * arrived for the first time, whichever the method (arena_op.c).
+ */
+#ifndef DDPI_ARENA_METHOD_H
+#define DDPI_ARENA_METHOD_H
+
+#include "arena_op.h"
+
+enum ddpi_arena_step {
+    DDPI_STEP_NEXT,     /* the next step follows */
+    DDPI_STEP_ARRIVED,  /* it follows when all have arrived */
+    DDPI_STEP_SHARED,   /* it follows when all shares of the work are finished */
+    DDPI_STEP_AGAIN,    /* this one goes on, when others had a turn */
+    DDPI_STEP_OVER,     /* the operation is complete */
+    DDPI_STEP_SWITCH,   /* the operation begins again with the method that is possible now */
+    DDPI_STEP_MISMATCH, /* op->odd disagrees about the counts */
+    DDPI_STEP_NO_ROOM,  /* @err says why */
+};
+
+enum { DDPI_METHOD_STEPS = 4 };
+
+struct ddpi_arena_method {
+    void (*begin)(struct ddpi_arena_op *op); /* NULL: there is nothing to prepare */
+    enum ddpi_arena_step (*steps[DDPI_METHOD_STEPS])(struct ddpi_arena_op *op,
+                                                     struct ddp_error *err);
+    bool wakes_late; /* its last step wakes the ranks that sleep, not the arrival of all */
+};
+
+extern const struct ddpi_arena_method ddpi_counts_method, ddpi_short_method, ddpi_slots_method,
+    ddpi_chunks_method, ddpi_registered_method, ddpi_kernel_copy_method;
+
+/* ---- whether an operation may be carried out so: the same on all ranks ---- */
+
+/* So few bytes of all ranks that each reduces for itself: that takes less time than to share the
+ * work, which is one more meeting. */
+bool ddpi_short_is_chosen(const struct ddpi_arena_op *op);
+
+/* Of one that is not short. */
+bool ddpi_chunks_are_chosen(const struct ddpi_arena_op *op);
+
+/* If the buffers of all ranks are registered. And whether this rank's are: where goes to
+ * op->registered. */
+bool ddpi_registered_is_possible(const struct ddpi_arena_op *op);
+bool ddpi_registered_find_own(struct ddpi_arena_op *op);
+
+/* All have arrived in the first round: whether some rank shows registered buffers. */
+bool ddpi_registered_is_shown(const struct ddpi_arena_op *op);
+
+/* The tries of copy_way.h choose between this and the other ways. */
+bool ddpi_kernel_copy_is_possible(const struct ddpi_arena_op *op);
+
+/* ---- for steps ---- */
+
+enum {
+    DDPI_RESULT_OF_ALL = 0, /* the rank whose line tells what is true of the result of all */
+    DDPI_ARENA_STREAM = 16 * 1024 * 1024, /* bytes of all beyond which results bypass the caches */
+};
+
+static inline const struct ddpi_arena_row *ddpi_arena_op_row(const struct ddpi_arena_op *op)
+{
+    return ddpi_arena_row(op->task->call.operation);
+}
+
+/* Whether this rank copies something in, or takes something out. */
+static inline bool ddpi_arena_op_includes(const struct ddpi_arena_op *op, enum ddpi_arena_who who)
+{
+    return ddpi_arena_includes(who, &op->task->call, ddpi_arena_rank(op->arena));
+}
+
+/* To the next round: what this rank writes from now on the others see when it has arrived. */
+void ddpi_arena_op_enter_round(struct ddpi_arena_op *op);
+enum ddpi_arena_step ddpi_arena_op_arrive(struct ddpi_arena_op *op);
+
+/* The same; the next step takes shares of the work. */
+enum ddpi_arena_step ddpi_arena_op_arrive_for_work(struct ddpi_arena_op *op);
+
+#endif
