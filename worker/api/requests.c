@@ -8,6 +8,7 @@
 #include "mem.h"
 #include "operate.h"
 #include "runs.h"
+#include "submit.h"
 
 /* Programs that were built before there were lists, or the finite check, have a shorter struct. */
 #define SIZE_WITHOUT_LIST  offsetof(struct ddp_operation, buffers)
@@ -154,7 +155,7 @@ ddp_status ddp_start(ddp_comm *comm, const struct ddp_operation *operation,
         request->run.ended = operation->on_done;
         request->run.ended_arg = operation->ctx;
         *ret_request = request; /* the callback may look at it */
-        status = ddpi_operate_start(comm, &request->run, operation->stream, err);
+        status = ddpi_submit_start(comm, &request->run, operation->stream, err);
     }
     if (status == DDP_OK)
         return DDP_OK;

@@ -8,10 +8,12 @@
 #include "arena_wait.h"
 #include "debug.h"
 #include "error.h"
+#include "judge.h"
 #include "mem.h"
 #include "private_fds.h"
 #include "rank_names.h"
 #include "runs.h"
+#include "wait.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +21,7 @@
 
 enum {
     LOOKS = 20,             /* at the arena before the driver has a turn again */
-    ADVANCES = 4,           /* the stages of a short operation */
+    ADVANCES = 4,           /* steps that the driver need not see */
     BRIEF = 8 * 1024,       /* bytes that are copied in less than a microsecond */
     ARENA_TAG = 0x414e4552, /* of the descriptor on its way */
 };
@@ -129,7 +131,7 @@ ddp_status ddpi_arena_meet(struct ddp_comm *comm, const struct ddpi_run *run)
     comm->arena = arena;
     watch_lives(comm);
     return pass_arena(comm, arena) ? DDP_OK
-                                   : ddpi_wait_gone(comm, &run->wait, comm->edges.ring[DDPI_NEXT]);
+                                   : ddpi_judge_gone(comm, &run->wait, comm->edges.ring[DDPI_NEXT]);
 }
 
 struct ddpi_need ddpi_arena_handover(const struct ddp_comm *comm)

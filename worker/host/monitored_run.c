@@ -16,6 +16,7 @@
 #include "clock.h"
 #include "exchange.h"
 #include "mem.h"
+#include "notices.h"
 #include "rank_names.h"
 
 enum { GRACE_MS = 1000 };
@@ -132,7 +133,7 @@ static ddp_status monitored_advance(struct ddp_comm *comm, struct ddpi_run *run,
     if (*ret_movement != DDPI_COMPLETE)
         return monitored_check_time(comm, run, &monitored->exchange);
     ddpi_exchange_end(comm, &monitored->exchange);
-    if (!ddpi_wait_may_succeed(comm, &run->wait))
+    if (!ddpi_notices_may_succeed(comm, &run->wait))
         return comm->failed;
     monitored->answers = run->decided = true;
     run->wait.names_missing = false;

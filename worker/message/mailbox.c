@@ -7,7 +7,10 @@
 #include "mailbox.h"
 
 #include "clock.h"
+#include "judge.h"
 #include "mem.h"
+#include "notices.h"
+#include "seek.h"
 
 #include <string.h>
 
@@ -433,9 +436,9 @@ static ddp_status move_to_or_from(struct ddp_comm *comm, const struct ddpi_wait 
         *moved = true;
         /* Send nothing to a peer that is known to be dead or to have failed. */
         if (mail->sends)
-            status = ddpi_wait_poll(comm, wait);
+            status = ddpi_notices_poll(comm, wait);
         if (status == DDP_OK && mail->sends && edge->gone_ms != 0)
-            status = ddpi_wait_gone(comm, wait, edge);
+            status = ddpi_judge_gone(comm, wait, edge);
         mail->connected = status == DDP_OK;
     }
     if (status != DDP_OK)
@@ -488,7 +491,7 @@ static ddp_status check_others(struct ddp_comm *comm, const struct ddpi_wait *wa
         if (edge == NULL)
             return DDP_OK;
     }
-    return edge != NULL ? ddpi_wait_gone(comm, wait, edge) : DDP_OK;
+    return edge != NULL ? ddpi_judge_gone(comm, wait, edge) : DDP_OK;
 }
 
 static ddp_status receive_from_any(struct ddp_comm *comm, const struct ddpi_wait *wait,

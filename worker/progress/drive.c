@@ -9,8 +9,12 @@
 
 #include "arena_wait.h"
 #include "clock.h"
+#include "judge.h"
 #include "mem.h"
+#include "notices.h"
 #include "packing.h"
+#include "seek.h"
+#include "wait.h"
 
 #include <sched.h>
 #include <string.h>
@@ -63,7 +67,7 @@ static bool run_may_succeed(struct ddp_comm *comm, const struct ddpi_run *run)
     return run->algorithm->sees_failures || comm->world_size == 1 ||
                    ddpi_call_is_message(&run->task.call)
                ? ddpi_comm_may_succeed(comm, &run->task.call)
-               : ddpi_wait_may_succeed(comm, &run->wait);
+               : ddpi_notices_may_succeed(comm, &run->wait);
 }
 
 /* The communicator has failed. Advance @run as long as what it needs is here; false: it cannot be
@@ -134,52 +138,43 @@ static void settle(struct ddp_comm *comm, struct ddpi_run *run, ddp_status statu
     queue->thread_runs -= run->algorithm->execute != NULL;
 }
 
-/* Under the lock: the operation was settled, but end() has waited for its result in vain. */
-static void set_late_failure(struct ddp_comm *comm, struct ddpi_run *run)
-{
-    run->status = comm->failed;
-    if (run->cause != NULL)
-        memcpy(run->cause, comm->cause, sizeof comm->cause);
-}
-
-/* Under the lock: after this the run may be gone. */
-static void tell_end(struct ddpi_run_queue *queue, struct ddpi_run *run)
-{
-    const uint64_t one = 1;
-    if (run->is_request && queue->events >= 0)
-        (void)!write(queue->events, &one, sizeof one);
-    atomic_store_explicit(&run->done, true, memory_order_release);
-    if (queue->sleepers > 0)
-        pthread_cond_broadcast(&queue->changed);
-}
-
-/* A stream goes on in end(), and whoever has waited for the stream must find the run settled.
- * Returns whether the lock is still held: @keeps_lock, and there is nobody to tell. */
+/* A stream goes on in end(), and whoever has waited for the stream must find the run settled. After
+ * this the run may be gone. Returns whether the lock is still held: @keeps_lock, and there is
+ * nobody to tell. */
 static bool run_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status, bool keeps_lock)
 {
+    struct ddpi_run_queue *queue = &comm->runs;
     bool holds_stream = run->algorithm->execute != NULL;
+    const uint64_t one = 1;
     if (holds_stream) {
-        pthread_mutex_lock(&comm->runs.lock);
+        pthread_mutex_lock(&queue->lock);
         settle(comm, run, status);
-        pthread_mutex_unlock(&comm->runs.lock);
+        pthread_mutex_unlock(&queue->lock);
     }
     ddp_status before = comm->failed;
     if (run->algorithm->end != NULL)
         run->algorithm->end(comm, run, status);
     if (run->task.list != NULL)
         ddpi_unpack(comm, run, status);
-    pthread_mutex_lock(&comm->runs.lock);
-    if (!holds_stream)
+    pthread_mutex_lock(&queue->lock);
+    if (!holds_stream) {
         settle(comm, run, status);
-    else if (status == DDP_OK && run->is_request && before == DDP_OK && comm->failed != DDP_OK)
-        set_late_failure(comm, run);
+    } else if (status == DDP_OK && run->is_request && before == DDP_OK && comm->failed != DDP_OK) {
+        run->status = comm->failed; /* end() has waited for its result in vain */
+        if (run->cause != NULL)
+            memcpy(run->cause, comm->cause, sizeof comm->cause);
+    }
     status = run->status;
     void (*ended)(void *arg, ddp_status) = run->ended;
     void *arg = run->ended_arg;
-    tell_end(&comm->runs, run);
+    if (run->is_request && queue->events >= 0)
+        (void)!write(queue->events, &one, sizeof one);
+    atomic_store_explicit(&run->done, true, memory_order_release);
+    if (queue->sleepers > 0)
+        pthread_cond_broadcast(&queue->changed);
     if (keeps_lock && ended == NULL)
         return true;
-    pthread_mutex_unlock(&comm->runs.lock);
+    pthread_mutex_unlock(&queue->lock);
     if (ended != NULL)
         ended(arg, status);
     return false;
@@ -308,7 +303,7 @@ static ddp_status judge_run(struct ddp_comm *comm, struct ddpi_run *run, bool mo
     for (unsigned i = 0; i < count && status == DDP_OK; i++) {
         const struct ddpi_need *need = &comm->runs.needs[i];
         status = need->arena_op != NULL ? ddpi_arena_judge(comm, &run->wait, need, &ready)
-                                        : ddpi_wait_judge(comm, &run->wait, need, move, now);
+                                        : ddpi_judge_awake(comm, &run->wait, need, move, now);
     }
     return status;
 }
@@ -324,7 +319,7 @@ static ddp_status stay_in_touch(struct ddp_comm *comm, bool move)
         if (status == DDP_OK)
             status = judge_run(comm, any, move, now);
     }
-    return status == DDP_OK && any != NULL ? ddpi_wait_poll(comm, &any->wait) : status;
+    return status == DDP_OK && any != NULL ? ddpi_notices_poll(comm, &any->wait) : status;
 }
 
 /* Sleep until something may be moved for @first (may be NULL) or a message. */
@@ -378,6 +373,21 @@ static bool is_late(const struct ddpi_drive_end *end)
     return end->until_ms != 0 && ddpi_monotonic_ms() >= end->until_ms;
 }
 
+/* Nothing has moved: spin for a moment, then let others run. false: it is time to sleep. */
+static bool pause_briefly(const struct ddp_comm *comm, uint32_t *idle)
+{
+    if (*idle < comm->spin_limit) {
+        ddpi_relax();
+    } else if (*idle < comm->spin_limit + comm->yield_limit) {
+        sched_yield();
+    } else {
+        *idle = 0;
+        return false;
+    }
+    ++*idle;
+    return true;
+}
+
 /* Returns whether the lock is held. */
 static bool drive_until(struct ddp_comm *comm, const struct ddpi_drive_end *end, bool is_thread)
 {
@@ -400,14 +410,7 @@ static bool drive_until(struct ddp_comm *comm, const struct ddpi_drive_end *end,
             status = stay_in_touch(comm, false);
             if (status == DDP_OK)
                 return false;
-        } else if (status == DDP_OK && idle < comm->spin_limit) {
-            idle++;
-            ddpi_relax();
-        } else if (status == DDP_OK && idle < comm->spin_limit + comm->yield_limit) {
-            idle++;
-            sched_yield();
-        } else if (status == DDP_OK) {
-            idle = 0;
+        } else if (status == DDP_OK && !pause_briefly(comm, &idle)) {
             if (is_late(end) || is_for_thread(comm, is_thread))
                 return false;
             status = sleep_for(comm, first_collective(&comm->runs), end->until_ms);
@@ -457,35 +460,26 @@ ddp_status ddpi_drive_inner(struct ddp_comm *comm, struct ddpi_run *run)
     uint32_t idle = 0, moves = 0;
     run_start_clock(run, ddpi_monotonic_ms());
     run->wait.call = &run->task.call;
+    ddp_status status;
     for (;;) {
         enum ddpi_movement movement;
-        ddp_status status = run_advance(comm, run, &movement);
+        status = run_advance(comm, run, &movement);
         if (status == DDP_OK && movement == DDPI_COMPLETE)
             break;
         if (status == DDP_OK && movement == DDPI_MOVED) {
             idle = 0;
-            status = ++moves % MOVES_A_LOOK == 0 ? ddpi_wait_poll(comm, &run->wait) : DDP_OK;
-        } else if (status == DDP_OK && idle < comm->spin_limit) {
-            idle++;
-            ddpi_relax();
-        } else if (status == DDP_OK && idle < comm->spin_limit + comm->yield_limit) {
-            idle++;
-            sched_yield();
-        } else if (status == DDP_OK) {
-            idle = 0;
+            status = ++moves % MOVES_A_LOOK == 0 ? ddpi_notices_poll(comm, &run->wait) : DDP_OK;
+        } else if (status == DDP_OK && !pause_briefly(comm, &idle)) {
             status = make_room(comm, run->algorithm->most_needs(run)) ? DDP_OK : comm->failed;
             if (status == DDP_OK)
                 status = ddpi_wait(comm, &run->wait, comm->runs.needs, add_needs(comm, run, 0));
         }
-        if (status != DDP_OK && run_finish_after_failure(comm, run) != DDP_OK) {
-            if (run->algorithm->end != NULL)
-                run->algorithm->end(comm, run, comm->failed);
-            return comm->failed;
-        }
-        if (status != DDP_OK)
+        if (status != DDP_OK) {
+            status = run_finish_after_failure(comm, run);
             break;
+        }
     }
     if (run->algorithm->end != NULL)
-        run->algorithm->end(comm, run, DDP_OK);
-    return DDP_OK;
+        run->algorithm->end(comm, run, status);
+    return status;
 }

@@ -8,8 +8,8 @@
 #include "communicator.h"
 #include "error.h"
 #include "mem.h"
-#include "operate.h"
 #include "runs.h"
+#include "submit.h"
 
 #include <pthread.h>
 
@@ -78,14 +78,14 @@ static ddp_status note_call(struct ddp_comm *comm, struct ddpi_call_group *group
     struct ddpi_memory *memory;
     struct ddpi_buffers buffers;
     struct ddp_error cause;
-    ddp_status status = ddpi_operate_look(comm, task, stream, &buffers, &memory, err);
+    ddp_status status = ddpi_submit_look(comm, task, stream, &buffers, &memory, err);
     if (status == DDP_OK)
         status = check_source(memory, &task->call, err);
     if (status != DDP_OK)
         return status;
     struct ddpi_grouped_call *call = ddpi_calloc(1, sizeof *call);
     if (call == NULL)
-        return ddpi_operate_refuse(comm, task, ddpi_error_nomem(&cause, sizeof *call), &cause, err);
+        return ddpi_submit_refuse(comm, task, ddpi_error_nomem(&cause, sizeof *call), &cause, err);
     call->run.task = *task;
     call->run.buffers = buffers;
     call->memory = memory;
@@ -112,7 +112,7 @@ static ddp_status start_call(struct ddp_comm *comm, struct ddpi_grouped_call *ca
     call->run.ended_arg = call;
     ddp_status status = ddpi_comm_report(comm, err);
     if (status == DDP_OK)
-        status = ddpi_operate_submit(comm, call->memory, &call->run, call->stream, err);
+        status = ddpi_submit_run(comm, call->memory, &call->run, call->stream, err);
     if (status != DDP_OK)
         ddpi_free(call);
     else if (blocks)

@@ -6,7 +6,7 @@
 
 #include "error.h"
 #include "gradient_memory.h"
-#include "operate.h"
+#include "submit.h"
 
 /* ---- looking at buffers ---- */
 
@@ -32,7 +32,7 @@ static ddp_status look(struct ddp_tensors *tensors, const struct ddp_tensor_op *
 {
     const struct ddpi_memory_type *type = NULL;
     *ret_on_gpu = false;
-    ddp_status status = ddpi_operate_find(tensors->comm, address, what, &type, err);
+    ddp_status status = ddpi_submit_find_type(tensors->comm, address, what, &type, err);
     if (status != DDP_OK || type->library == NULL)
         return status;
     if (tensors->memory == NULL)

@@ -4,7 +4,7 @@
 #ifndef DDPI_QUESTION_H
 #define DDPI_QUESTION_H
 
-#include "wait.h"
+#include "need.h"
 
 /* When a rank that waits begins to ask the ranks that it needs whether they wait as well. */
 uint64_t ddpi_question_begins_ms(const struct ddpi_wait *wait);

@@ -5,7 +5,7 @@
 #ifndef DDPI_ARENA_WAIT_H
 #define DDPI_ARENA_WAIT_H
 
-#include "wait.h"
+#include "need.h"
 
 /* Sleep until the operation of @need, in an arena, can go on; read messages of peers meanwhile.
  * Anything but DDP_OK has made the communicator fail. May return early. */
@@ -15,13 +15,6 @@ ddp_status ddpi_arena_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
 /* The same, but do not sleep; *@ret_ready is whether it can go on. */
 ddp_status ddpi_arena_judge(struct ddp_comm *comm, const struct ddpi_wait *wait,
                             const struct ddpi_need *need, bool *ret_ready);
-
-/* A rank of this node that seems to have died, long before its sockets end (lives.h); false: there
- * is none. Costs one load. */
-bool ddpi_arena_finds_death(const struct ddp_comm *comm, uint32_t *ret_rank);
-
-/* Whether such a rank is being taken apart by the kernel: it has not called exec. */
-bool ddpi_arena_is_dead(const struct ddp_comm *comm, uint32_t rank);
 
 /* Fail if the previous rank carries its call, which should be @call, out over the ring. */
 ddp_status ddpi_arena_check_ring(struct ddp_comm *comm, const struct ddpi_call *call);

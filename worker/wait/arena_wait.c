@@ -14,7 +14,8 @@
 #include "arena_op.h"
 #include "attempt.h"
 #include "clock.h"
-#include "dying.h"
+#include "judge.h"
+#include "notices.h"
 #include "question.h"
 #include "rank_names.h"
 
@@ -115,35 +116,17 @@ static ddp_status check_neighbours(struct ddp_comm *comm, const struct ddpi_wait
     for (unsigned i = 0; i < DDPI_RING_EDGES; i++) {
         struct ddpi_edge *edge = comm->edges.ring[i];
         if (edge->gone_ms != 0 && misses(comm, op, edge->peer) && !ddpi_arena_is_ready(op))
-            return ddpi_wait_gone(comm, wait, edge);
+            return ddpi_judge_gone(comm, wait, edge);
     }
     return DDP_OK;
-}
-
-bool ddpi_arena_finds_death(const struct ddp_comm *comm, uint32_t *ret_rank)
-{
-    uint32_t index;
-    if (comm->lives == NULL || !ddpi_lives_first_death(comm->lives, &index))
-        return false;
-    *ret_rank = ddpi_node_first(&comm->edges.nodes) + index;
-    return true;
 }
 
 /* A rank that the operation waits for and that seems to have died; false: there is none. */
 static bool seems_dead(const struct ddp_comm *comm, const struct ddpi_arena_op *op,
                        uint32_t *ret_rank)
 {
-    return ddpi_arena_finds_death(comm, ret_rank) && misses(comm, op, *ret_rank) &&
+    return ddpi_judge_finds_death(comm, ret_rank) && misses(comm, op, *ret_rank) &&
            !ddpi_arena_is_ready(op);
-}
-
-/* Calling exec ends the thread that shows a rank's life as death does, but a process that execs has
- * a program; what becomes of it its sockets tell. */
-bool ddpi_arena_is_dead(const struct ddp_comm *comm, uint32_t rank)
-{
-    struct ddpi_card card;
-    return ddpi_card_get(ddpi_meeting_slot(&comm->edges.meeting, rank), &card) &&
-           ddpi_is_dying((pid_t)card.pid);
 }
 
 /* What the rank has sent before it died comes first. */
@@ -152,9 +135,9 @@ static ddp_status check_lives(struct ddp_comm *comm, const struct ddpi_wait *wai
 {
     uint32_t rank;
     char call[DDPI_CALL_TEXT], name[DDPI_PEER_NAME];
-    if (!seems_dead(comm, op, &rank) || !ddpi_arena_is_dead(comm, rank))
+    if (!seems_dead(comm, op, &rank) || !ddpi_judge_is_dead(comm, rank))
         return DDP_OK;
-    ddp_status status = ddpi_wait_poll(comm, wait);
+    ddp_status status = ddpi_notices_poll(comm, wait);
     if (status != DDP_OK)
         return status;
     ddpi_call_name(wait->call, call);
@@ -170,7 +153,7 @@ static ddp_status question_neighbours(struct ddp_comm *comm, const struct ddpi_w
     ddp_status status = DDP_OK;
     for (unsigned i = 0; i < DDPI_RING_EDGES && status == DDP_OK; i++)
         if (misses(comm, op, comm->edges.ring[i]->peer) && !ddpi_arena_is_ready(op))
-            status = ddpi_wait_question(comm, wait, comm->edges.ring[i], now);
+            status = ddpi_judge_peer(comm, wait, comm->edges.ring[i], now);
     return status;
 }
 
@@ -222,6 +205,6 @@ ddp_status ddpi_arena_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
                        seems_dead(comm, need->arena_op, &dead) ? SLEEP_DOUBT_US : SLEEP_MOST_US));
     ddpi_arena_awake(arena);
     if (status == DDP_OK && !ready)
-        status = ddpi_wait_poll(comm, own);
+        status = ddpi_notices_poll(comm, own);
     return status == DDP_OK ? ddpi_comm_check_abort(comm) : status;
 }
