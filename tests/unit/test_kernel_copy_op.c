@@ -334,7 +334,7 @@ START_TEST(all_ranks_choose_the_same_path)
                                  .dtype = DDP_UINT8};
         if (call.operation != DDPI_BARRIER)
             call.count = (size_t)DDPI_COPY_LEAST << elements_scramble(&state) % 5;
-        if (ddpi_call_is_rooted(&call))
+        if (ddpi_call_shape(&call)->rooted)
             call.root = (uint32_t)(elements_scramble(&state) % RANKS);
         for (uint32_t i = 0; i < RANKS; i++) {
             struct ddpi_extents extents = ddpi_call_extents(&call, i, RANKS);

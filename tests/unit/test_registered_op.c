@@ -122,7 +122,7 @@ static bool is_possible(const struct problem *of, enum ddpi_copy_path path)
     bool crowded = ddpi_arena_is_crowded(world.ranks[0].arena);
     return path == DDPI_COPY_CACHED ||
            (!crowded && path == DDPI_COPY_STREAMED && DDPI_CAN_STREAM) ||
-           (!crowded && path == DDPI_COPY_KERNEL && !ddpi_call_reduces(&of->call));
+           (!crowded && path == DDPI_COPY_KERNEL && !ddpi_call_shape(&of->call)->reduces);
 }
 
 /* All ways give the same, and count the same bytes. */
@@ -148,12 +148,12 @@ static void compare(struct problem *of)
 
 static struct problem problem_of(enum ddpi_operation operation, ddp_dtype dtype, ddp_reduce_op op)
 {
-    bool reduces = ddpi_call_reduces(&(struct ddpi_call){.operation = operation});
+    bool reduces = ddpi_call_shape(&(struct ddpi_call){.operation = operation})->reduces;
     struct problem of = {.call = {.operation = operation,
                                   .dtype = dtype,
                                   .op = reduces ? op : 0,
                                   .count = PART / ddp_dtype_size(dtype) + 13}};
-    if (ddpi_call_is_rooted(&of.call))
+    if (ddpi_call_shape(&of.call)->rooted)
         of.call.root = world.count - 1;
     return of;
 }
@@ -220,7 +220,7 @@ START_TEST(every_type_is_moved)
     arena_world_open(3, ROOM);
     for (int dtype = 0; dtype < DDPI_DTYPES; dtype++)
         for (size_t k = 0; k < OPERATIONS; k++)
-            if (!ddpi_call_reduces(&(struct ddpi_call){.operation = operations[k]}))
+            if (!ddpi_call_shape(&(struct ddpi_call){.operation = operations[k]})->reduces)
                 compare_places(problem_of(operations[k], (ddp_dtype)dtype, DDP_SUM));
     arena_world_close();
 }

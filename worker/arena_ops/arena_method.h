@@ -67,15 +67,22 @@ enum {
     DDPI_ARENA_STREAM = 16 * 1024 * 1024, /* bytes of all beyond which results bypass the caches */
 };
 
-static inline const struct ddpi_arena_row *ddpi_arena_op_row(const struct ddpi_arena_op *op)
+static inline const struct ddpi_shape *ddpi_arena_op_shape(const struct ddpi_arena_op *op)
 {
-    return ddpi_arena_row(op->task->call.operation);
+    return ddpi_call_shape(&op->task->call);
 }
 
-/* Whether this rank copies something in, or takes something out. */
-static inline bool ddpi_arena_op_includes(const struct ddpi_arena_op *op, enum ddpi_arena_who who)
+/* Whether @who includes this rank. */
+static inline bool ddpi_arena_op_includes(const struct ddpi_arena_op *op, enum ddpi_who who)
 {
-    return ddpi_arena_includes(who, &op->task->call, ddpi_arena_rank(op->arena));
+    return ddpi_call_includes(&op->task->call, who, ddpi_arena_rank(op->arena));
+}
+
+/* Whether it reduces to one result, not to a part for each rank. */
+static inline bool ddpi_arena_op_has_one_result(const struct ddpi_arena_op *op)
+{
+    const struct ddpi_shape *shape = ddpi_arena_op_shape(op);
+    return shape->reduces && !shape->sends_blocks;
 }
 
 /* To the next round: what this rank writes from now on the others see when it has arrived. */

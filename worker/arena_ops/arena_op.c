@@ -116,7 +116,7 @@ enum ddpi_arena_step ddpi_arena_op_arrive(struct ddpi_arena_op *op)
 enum ddpi_arena_step ddpi_arena_op_arrive_for_work(struct ddpi_arena_op *op)
 {
     enum ddpi_arena_step step = ddpi_arena_op_arrive(op);
-    if (ddpi_arena_is_crowded(op->arena) && ddpi_arena_op_row(op)->works &&
+    if (ddpi_arena_is_crowded(op->arena) && ddpi_arena_op_has_one_result(op) &&
         !ddpi_chunks_are_chosen(op))
         sched_yield();
     return step;
@@ -152,21 +152,21 @@ static bool meet(struct ddpi_arena_op *op)
 static void count_bytes(const struct ddpi_arena_op *op)
 {
     struct ddpi_task *task = op->task;
-    const struct ddpi_arena_row *row = ddpi_arena_op_row(op);
+    const struct ddpi_shape *shape = ddpi_arena_op_shape(op);
     uint32_t me = ddpi_arena_rank(op->arena), ranks = ddpi_arena_ranks(op->arena);
     size_t size = task->element_size;
-    bool sends = ddpi_arena_op_includes(op, row->copies_in);
-    bool takes = ddpi_arena_op_includes(op, row->takes);
-    if (sends && row->in == DDPI_WHOLE)
+    bool sends = ddpi_arena_op_includes(op, shape->sends);
+    bool takes = ddpi_arena_op_includes(op, shape->takes);
+    if (sends && !shape->sends_blocks)
         task->bytes_sent += task->own * size;
-    if (takes && !row->out_of_each)
+    if (takes && !shape->takes_of_each)
         task->bytes_received += task->own * size;
-    if (row->in == DDPI_WHOLE && !row->out_of_each)
+    if (!shape->sends_blocks && !shape->takes_of_each)
         return;
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        if (sends && row->in == DDPI_PARTS && (rank != me || row->reduces))
+        if (sends && shape->sends_blocks && (rank != me || shape->reduces))
             task->bytes_sent += ddpi_parts_at(&task->send_parts, task->own, rank).count * size;
-        if (takes && row->out_of_each && rank != me)
+        if (takes && shape->takes_of_each && rank != me)
             task->bytes_received += ddpi_parts_at(&task->recv_parts, task->own, rank).count * size;
     }
 }

@@ -12,7 +12,6 @@
 #define DDPI_ARENA_OP_H
 
 #include "arena.h"
-#include "arena_rows.h"
 #include "task.h"
 
 struct ddpi_arena_method;

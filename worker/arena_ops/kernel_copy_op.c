@@ -39,14 +39,14 @@ static struct shown *shown_by(const struct ddpi_arena_op *op, uint32_t rank)
 
 bool ddpi_kernel_copy_is_possible(const struct ddpi_arena_op *op)
 {
-    const struct ddpi_arena_row *row = ddpi_arena_op_row(op);
-    return row->copies_in != DDPI_NOBODY && !row->works && !row->reduces &&
-           op->task->list == NULL && !ddpi_arena_identity(op->arena)->refused;
+    const struct ddpi_shape *shape = ddpi_arena_op_shape(op);
+    return shape->sends != DDPI_NOBODY && !shape->reduces && op->task->list == NULL &&
+           !ddpi_arena_identity(op->arena)->refused;
 }
 
 static bool sends(const struct ddpi_arena_op *op, uint32_t rank)
 {
-    return ddpi_arena_includes(ddpi_arena_op_row(op)->copies_in, &op->task->call, rank);
+    return ddpi_call_includes(&op->task->call, ddpi_arena_op_shape(op)->sends, rank);
 }
 
 /* ---- what a rank shows ---- */
@@ -54,7 +54,7 @@ static bool sends(const struct ddpi_arena_op *op, uint32_t rank)
 static uint64_t part_for(const struct ddpi_arena_op *op, uint32_t rank)
 {
     const struct ddpi_task *task = op->task;
-    size_t first = ddpi_arena_op_row(op)->in == DDPI_PARTS
+    size_t first = ddpi_arena_op_shape(op)->sends_blocks
                        ? ddpi_parts_at(&task->send_parts, task->own, rank).first
                        : 0;
     return (uintptr_t)task->send + first * task->element_size;
@@ -105,7 +105,7 @@ static struct ddpi_piece part_from(const struct ddpi_arena_op *op, uint32_t rank
     const struct ddpi_task *task = op->task;
     if (!sends(op, rank))
         return (struct ddpi_piece){.len = 0};
-    struct ddpi_chunk part = ddpi_arena_op_row(op)->out_of_each
+    struct ddpi_chunk part = ddpi_arena_op_shape(op)->takes_of_each
                                  ? ddpi_parts_at(&task->recv_parts, task->own, rank)
                                  : (struct ddpi_chunk){.count = task->own};
     return (struct ddpi_piece){(uint8_t *)((uintptr_t)task->recv + part.first * task->element_size),
@@ -154,7 +154,7 @@ enum reading { GOES_ON, COMPLETE, REFUSED };
 static enum reading read_parts(struct ddpi_arena_op *op)
 {
     uint32_t me = ddpi_arena_rank(op->arena), ranks = ddpi_arena_ranks(op->arena);
-    bool takes = ddpi_arena_op_includes(op, ddpi_arena_op_row(op)->takes);
+    bool takes = ddpi_arena_op_includes(op, ddpi_arena_op_shape(op)->takes);
     size_t most = MOST_AT_ONCE;
     while (takes && op->kernel.reads_from + 1 < ranks) {
         uint32_t rank = (me + op->kernel.reads_from + 1) % ranks;

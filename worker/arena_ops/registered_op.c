@@ -21,31 +21,10 @@
 
 #include <string.h>
 
-/* Which ranks a part comes from, or goes to; NAMED: the one that the part is named by. */
-enum end { NO_END, ROOT, NAMED, ALL };
-
-/* How many parts there are: one, one for each rank, or one for each pair. */
-enum parts { SINGLE, RANKS, PAIRS };
-
-static const struct row {
-    enum parts parts;
-    enum end from, to;
-} rows[] = {
-    [DDPI_BROADCAST] = {SINGLE, ROOT, ALL},      [DDPI_ALL_REDUCE] = {SINGLE, ALL, ALL},
-    [DDPI_REDUCE] = {SINGLE, ALL, ROOT},         [DDPI_ALL_GATHER] = {RANKS, NAMED, ALL},
-    [DDPI_GATHER] = {RANKS, NAMED, ROOT},        [DDPI_SCATTER] = {RANKS, ROOT, NAMED},
-    [DDPI_REDUCE_SCATTER] = {RANKS, ALL, NAMED}, [DDPI_ALL_TO_ALL] = {PAIRS, NAMED, NAMED},
-};
-
 enum {
     TILE = 16 * 1024, /* bytes of a result on their way to several ranks */
     SHARE = 32 * 1024,
 };
-
-static const struct row *row_of(const struct ddpi_arena_op *op)
-{
-    return &rows[op->task->call.operation];
-}
 
 /* Bytes of a part. */
 static size_t part_size(const struct ddpi_arena_op *op)
@@ -56,8 +35,8 @@ static size_t part_size(const struct ddpi_arena_op *op)
 static size_t part_count(const struct ddpi_arena_op *op)
 {
     size_t ranks = ddpi_arena_ranks(op->arena);
-    enum parts parts = row_of(op)->parts;
-    return parts == SINGLE ? 1 : parts == RANKS ? ranks : ranks * ranks;
+    enum ddpi_parting parts = ddpi_arena_op_shape(op)->parts;
+    return parts == DDPI_ONE_PART ? 1 : parts == DDPI_RANK_PARTS ? ranks : ranks * ranks;
 }
 
 /* ---- which method ---- */
@@ -72,9 +51,9 @@ bool ddpi_registered_is_possible(const struct ddpi_arena_op *op)
     const struct ddpi_call *call = &op->task->call;
     const struct ddpi_windows *windows = ddpi_arena_windows(op->arena);
     return windows != NULL && !windows->refused && ddpi_slots_kind(op) == DDPI_SLOT_LARGE &&
-           (size_t)call->operation < sizeof rows / sizeof *rows && row_of(op)->to != NO_END &&
-           !op->task->uneven && op->task->list == NULL &&
-           (!ddpi_call_reduces(call) || ddpi_arena_ranks(op->arena) <= DDPI_REDUCE_MOST);
+           ddpi_arena_op_shape(op)->to != DDPI_NO_END && !op->task->uneven &&
+           op->task->list == NULL &&
+           (!ddpi_call_shape(call)->reduces || ddpi_arena_ranks(op->arena) <= DDPI_REDUCE_MOST);
 }
 
 bool ddpi_registered_find_own(struct ddpi_arena_op *op)
@@ -175,7 +154,7 @@ static bool find_all(const struct ddpi_arena_op *op)
 /* A range of a part: bytes @at to @at + @len of it. */
 struct range {
     const struct ddpi_arena_op *op;
-    uint32_t from, to; /* the part's ranks; where the row says ALL, they mean nothing */
+    uint32_t from, to; /* the part's ranks; of all ranks, they mean nothing */
     bool streams;      /* results bypass the caches */
     size_t at, len;
 };
@@ -215,7 +194,7 @@ struct targets {
 static void find_targets(const struct range *range, struct targets *ret)
 {
     ret->count = 0;
-    if (row_of(range->op)->to != ALL)
+    if (ddpi_arena_op_shape(range->op)->to != DDPI_END_ALL)
         ret->at[ret->count++] = target_of(range, range->to);
     else
         for (uint32_t rank = 0; rank < ddpi_arena_ranks(range->op->arena); rank++)
@@ -275,7 +254,7 @@ static void stream_reduction(const struct range *range, struct ddpi_reduction *w
 static void note_non_finite(const struct range *range)
 {
     const struct ddpi_arena_op *op = range->op;
-    uint32_t rank = row_of(op)->to == ALL ? DDPI_RESULT_OF_ALL : range->to;
+    uint32_t rank = ddpi_arena_op_shape(op)->to == DDPI_END_ALL ? DDPI_RESULT_OF_ALL : range->to;
     ddpi_arena_note_non_finite(op->arena, op->round, rank);
 }
 
@@ -310,18 +289,20 @@ static void copy_range(const struct range *range, const struct targets *targets)
 static void name_ends(struct range *range, size_t part)
 {
     const struct ddpi_arena_op *op = range->op;
-    const struct row *row = row_of(op);
+    const struct ddpi_shape *shape = ddpi_arena_op_shape(op);
     size_t ranks = ddpi_arena_ranks(op->arena);
     uint32_t root = op->task->call.root;
-    range->from = row->from == ROOT ? root : (uint32_t)(part / (row->parts == PAIRS ? ranks : 1));
-    range->to = row->to == ROOT ? root : (uint32_t)(part % ranks);
+    range->from = shape->from == DDPI_END_ROOT
+                      ? root
+                      : (uint32_t)(part / (shape->parts == DDPI_PAIR_PARTS ? ranks : 1));
+    range->to = shape->to == DDPI_END_ROOT ? root : (uint32_t)(part % ranks);
 }
 
 static void do_range(const struct range *range)
 {
     struct targets targets;
     find_targets(range, &targets);
-    if (row_of(range->op)->from == ALL)
+    if (ddpi_arena_op_shape(range->op)->from == DDPI_END_ALL)
         reduce_range(range, &targets);
     else
         copy_range(range, &targets);
@@ -403,7 +384,7 @@ static enum ddpi_arena_step work(struct ddpi_arena_op *op, struct ddp_error *err
 
 static enum ddpi_arena_step end(struct ddpi_arena_op *op, struct ddp_error *err)
 {
-    bool all = row_of(op)->to == ALL;
+    bool all = ddpi_arena_op_shape(op)->to == DDPI_END_ALL;
     uint32_t rank = all ? DDPI_RESULT_OF_ALL : ddpi_arena_rank(op->arena);
     (void)err;
     if (op->task->call.finite_check && ddpi_arena_is_non_finite(op->arena, op->round, rank))

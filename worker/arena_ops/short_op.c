@@ -23,9 +23,8 @@ static enum ddpi_arena_step copy_in(struct ddpi_arena_op *op, struct ddp_error *
 /* Others are woken last: by now they have seen this rank, so it costs less. */
 static enum ddpi_arena_step copy_out(struct ddpi_arena_op *op, struct ddp_error *err)
 {
-    const struct ddpi_arena_row *row = ddpi_arena_op_row(op);
     (void)err;
-    ddpi_slots_take(op, row->works || row->reduces);
+    ddpi_slots_take(op, ddpi_arena_op_shape(op)->reduces);
     ddpi_slots_fetch_next(op);
     ddpi_arena_tell_arrived(op->arena);
     return DDPI_STEP_OVER;

@@ -15,7 +15,7 @@ static size_t at_most(size_t size, size_t most)
 
 static bool has_blocks(const struct ddpi_arena_op *op)
 {
-    return ddpi_arena_op_row(op)->in == DDPI_PARTS;
+    return ddpi_arena_op_shape(op)->sends_blocks;
 }
 
 /* ---- what a round moves ---- */
@@ -25,7 +25,7 @@ enum ddpi_slot_kind ddpi_slots_kind(const struct ddpi_arena_op *op)
     uint32_t ranks = ddpi_arena_ranks(op->arena);
     size_t small = ddpi_arena_slot_size(op->arena, DDPI_SLOT_SMALL) / (has_blocks(op) ? ranks : 1);
     if (!has_blocks(op) && op->longest <= ddpi_arena_slot_size(op->arena, DDPI_SLOT_TINY) &&
-        (!ddpi_arena_op_row(op)->works || ddpi_short_is_chosen(op)))
+        (!ddpi_arena_op_has_one_result(op) || ddpi_short_is_chosen(op)))
         return DDPI_SLOT_TINY;
     return op->longest <= small / 64 * 64 ? DDPI_SLOT_SMALL : DDPI_SLOT_LARGE;
 }
@@ -82,9 +82,9 @@ bool ddpi_slots_move_on(struct ddpi_arena_op *op)
 void ddpi_slots_fetch_next(const struct ddpi_arena_op *op)
 {
     const struct ddpi_slots *slots = &op->slots;
-    const struct ddpi_arena_row *row = ddpi_arena_op_row(op);
-    if (slots->kind != DDPI_SLOT_SMALL || row->works || ddpi_way_is_streamed(op) ||
-        !ddpi_arena_op_includes(op, row->copies_in))
+    const struct ddpi_shape *shape = ddpi_arena_op_shape(op);
+    if (slots->kind != DDPI_SLOT_SMALL || ddpi_arena_op_has_one_result(op) ||
+        ddpi_way_is_streamed(op) || !ddpi_arena_op_includes(op, shape->sends))
         return;
     bool skips = has_blocks(op) && ddpi_arena_rank(op->arena) == 0;
     ddpi_arena_fetch_slot(op->arena, skips ? slots->block : 0,
@@ -102,7 +102,7 @@ static void copy_in(const struct ddpi_arena_op *op, uint8_t *to, const struct dd
 /* Whether a rank that reduces its own part reads that where it is, and nobody else reads it. */
 static bool reads_own_part(const struct ddpi_arena_op *op)
 {
-    return ddpi_arena_op_row(op)->reduces && op->task->factor == 1 &&
+    return ddpi_arena_op_shape(op)->reduces && has_blocks(op) && op->task->factor == 1 &&
            ddpi_arena_ranks(op->arena) <= DDPI_REDUCE_MOST;
 }
 
@@ -123,7 +123,7 @@ void ddpi_slots_copy_own_part(struct ddpi_arena_op *op)
 {
     if (op->own_copied)
         return;
-    if (!ddpi_arena_op_row(op)->out_of_each && op->task->call.operation != DDPI_SCATTER)
+    if (!ddpi_arena_op_shape(op)->takes_of_each && op->task->call.operation != DDPI_SCATTER)
         return;
     struct ddpi_copy own = ddpi_task_own_copy(op->task, ddpi_arena_rank(op->arena));
     op->own_copied = true;
@@ -134,10 +134,10 @@ void ddpi_slots_copy_own_part(struct ddpi_arena_op *op)
 void ddpi_slots_copy_in(const struct ddpi_arena_op *op)
 {
     const struct ddpi_task *task = op->task;
-    const struct ddpi_arena_row *row = ddpi_arena_op_row(op);
+    const struct ddpi_shape *shape = ddpi_arena_op_shape(op);
     uint32_t me = ddpi_arena_rank(op->arena);
     uint8_t *to = ddpi_slots_at(op, me);
-    if (!ddpi_arena_op_includes(op, row->copies_in))
+    if (!ddpi_arena_op_includes(op, shape->sends))
         return;
     if (task->list != NULL) {
         copy_list_in(op, to);
@@ -150,7 +150,7 @@ void ddpi_slots_copy_in(const struct ddpi_arena_op *op)
     }
     for (uint32_t rank = 0; rank < ddpi_arena_ranks(op->arena); rank++) {
         struct ddpi_piece from = part_at(op, task->send, &task->send_parts, rank);
-        if (rank != me || (row->reduces && !reads_own_part(op)))
+        if (rank != me || (shape->reduces && !reads_own_part(op)))
             copy_in(op, to + rank * op->slots.block, &from);
     }
 }
@@ -233,7 +233,7 @@ static void take_range(const struct ddpi_arena_op *op, const struct ddpi_piece *
 {
     if (reduces)
         take_reduced(op, to, offset);
-    else if (ddpi_arena_op_row(op)->works)
+    else if (ddpi_arena_op_has_one_result(op))
         take(op, to, ddpi_slots_at(op, ddpi_arena_ranks(op->arena)) + offset, in_place);
     else
         take(op, to, ddpi_slots_at(op, op->task->call.root) + offset, false);
@@ -254,9 +254,9 @@ static void take_to_list(const struct ddpi_arena_op *op, bool reduces)
 void ddpi_slots_take(const struct ddpi_arena_op *op, bool reduces)
 {
     const struct ddpi_task *task = op->task;
-    if (!ddpi_arena_op_includes(op, ddpi_arena_op_row(op)->takes))
+    if (!ddpi_arena_op_includes(op, ddpi_arena_op_shape(op)->takes))
         return;
-    if (ddpi_arena_op_row(op)->out_of_each) {
+    if (ddpi_arena_op_shape(op)->takes_of_each) {
         take_of_each(op);
         return;
     }

@@ -1,6 +1,6 @@
 /*
  * slots.h - the bytes of an operation that one round moves through the slots of an arena: what a
- * rank copies into its own, and what it takes out (arena_rows.h). Owns nothing.
+ * rank copies into its own, and what it takes out (shape.h). Owns nothing.
  *
  * Of operations with a part for each rank a slot has a block for each.
  */

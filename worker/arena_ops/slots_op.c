@@ -28,7 +28,7 @@ static uint32_t share_count(const struct ddpi_arena_op *op, size_t len)
 static enum ddpi_arena_step reduce_shares(struct ddpi_arena_op *op, struct ddp_error *err)
 {
     (void)err;
-    if (!ddpi_arena_op_row(op)->works)
+    if (!ddpi_arena_op_has_one_result(op))
         return DDPI_STEP_NEXT;
     size_t len = ddpi_slots_len(op);
     uint32_t count = share_count(op, len), share;
@@ -47,12 +47,12 @@ static enum ddpi_arena_step reduce_shares(struct ddpi_arena_op *op, struct ddp_e
 
 static enum ddpi_arena_step copy_out(struct ddpi_arena_op *op, struct ddp_error *err)
 {
-    const struct ddpi_arena_row *row = ddpi_arena_op_row(op);
+    const struct ddpi_shape *shape = ddpi_arena_op_shape(op);
     (void)err;
-    if (row->works && op->task->call.finite_check &&
+    if (ddpi_arena_op_has_one_result(op) && op->task->call.finite_check &&
         ddpi_arena_is_non_finite(op->arena, op->round, DDPI_RESULT_OF_ALL))
         op->task->found_non_finite = true;
-    ddpi_slots_take(op, row->reduces);
+    ddpi_slots_take(op, shape->reduces && shape->sends_blocks);
     ddpi_slots_fetch_next(op);
     return ddpi_slots_move_on(op) ? DDPI_STEP_NEXT : DDPI_STEP_OVER;
 }

@@ -195,7 +195,7 @@ static enum ddpi_first take_first_place(struct ddp_comm *comm, enum ddpi_first w
 /* Operations that all ranks number alike; the last one of a rank is its ddp_comm_finalize(). */
 static bool is_collective(const struct ddpi_call *call)
 {
-    return !ddpi_call_is_message(call) && call->operation != DDPI_ALLOC;
+    return !ddpi_call_shape(call)->message && call->operation != DDPI_ALLOC;
 }
 
 /* Before the call returns, or another thread sees that the communicator has failed: ranks that come
@@ -375,7 +375,7 @@ uint64_t ddpi_comm_take_number(struct ddp_comm *comm, const struct ddpi_call *ca
 {
     if (call->operation == DDPI_ALLOC) /* not all ranks make it */
         return comm->allocs++;
-    if (ddpi_call_is_message(call))
+    if (ddpi_call_shape(call)->message)
         return (*message_number(comm, call))++;
     uint64_t number = ddpi_comm_next_number(comm);
     atomic_store_explicit(&comm->seq, number + 1, memory_order_relaxed);

@@ -34,7 +34,7 @@ static ddp_status host_look(struct ddpi_memory *memory, const void *address, con
 /* @count elements; with a factor also in place. */
 static void move_own(const struct ddpi_task *task, uint8_t *to, const uint8_t *from, size_t count)
 {
-    if (ddpi_call_reduces(&task->call) && task->factor != 1)
+    if (ddpi_call_shape(&task->call)->reduces && task->factor != 1)
         ddpi_scale(to, from, count, task->call.dtype, task->factor);
     else if (to != from)
         memcpy(to, from, count * task->element_size);
@@ -70,7 +70,7 @@ static ddp_status alone_advance(struct ddp_comm *comm, struct ddpi_run *run,
     struct ddpi_copy copy = ddpi_task_own_copy(task, comm->rank);
     if (task->list != NULL)
         move_list(task);
-    else if (ddpi_call_reduces(&task->call) && task->factor != 1 && copy.to != NULL)
+    else if (ddpi_call_shape(&task->call)->reduces && task->factor != 1 && copy.to != NULL)
         move_own(task, copy.to, copy.from, task->own);
     else if (copy.len > 0)
         memcpy(copy.to, copy.from, copy.len);
@@ -88,7 +88,7 @@ static struct ddpi_selection_case case_of(const struct ddp_comm *comm, const str
 {
     const struct ddpi_nodes *nodes = &comm->edges.nodes;
     return (struct ddpi_selection_case){.operation = task->call.operation,
-                                        .reduces = ddpi_call_reduces(&task->call),
+                                        .reduces = ddpi_call_shape(&task->call)->reduces,
                                         .count = task->call.count,
                                         .element_size = task->element_size,
                                         .ranks = comm->world_size,
@@ -123,7 +123,7 @@ static const struct ddpi_algorithm *choose_way(const struct ddp_comm *comm,
         return &alone_algorithm;
     if (task->call.operation == DDPI_MONITORED)
         return &ddpi_monitored_algorithm;
-    return ddpi_call_has_ring(&task->call) ? &ddpi_ring_algorithm : &ddpi_parts_algorithm;
+    return ddpi_call_shape(&task->call)->has_ring ? &ddpi_ring_algorithm : &ddpi_parts_algorithm;
 }
 
 /* Where ranks do not meet in memory, `direct` gathers what all ranks contribute. */
@@ -135,7 +135,7 @@ static const struct ddpi_algorithm *choose_collective(struct ddp_comm *comm, str
     if (comm->world_size > 1)
         tell_choice(comm, &of, &selection);
     task->gathered = chosen == DDP_ALGORITHM_DIRECT && !ddpi_selection_shares(&of);
-    if (ddpi_call_reduces(&task->call))
+    if (ddpi_call_shape(&task->call)->reduces)
         task->call.algorithm = chosen;
     if (chosen == DDP_ALGORITHM_DOUBLING)
         return &ddpi_doubling_algorithm;
@@ -180,7 +180,7 @@ static ddp_status host_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
                               "a monitored barrier is not enqueued on a stream: pass NULL");
     if (stream != NULL && run->task.count > 0)
         return ddpi_error_set(err, DDP_E_INVALID, "host memory takes no stream: pass NULL");
-    if (ddpi_call_is_message(&run->task.call))
+    if (ddpi_call_shape(&run->task.call)->message)
         run->algorithm = &ddpi_message_algorithm;
     else
         ddpi_host_choose(comm, run);

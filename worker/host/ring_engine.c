@@ -218,7 +218,7 @@ static void hold_own(const struct engine *engine, const struct ddpi_place *place
 static void part_begin(struct engine *engine)
 {
     const struct ddpi_ring *ring = &engine->task->ring;
-    engine->scaled = ddpi_call_reduces(&engine->task->call) && engine->task->factor != 1;
+    engine->scaled = ddpi_call_shape(&engine->task->call)->reduces && engine->task->factor != 1;
     engine->out = engine->in = (struct cursor){0};
     cursor_settle(engine, &engine->out, true);
     cursor_settle(engine, &engine->in, false);

@@ -129,7 +129,7 @@ static struct ddpi_call expected_call(const struct ddp_comm *comm, const struct 
                                       const struct ddpi_call *theirs)
 {
     struct ddpi_call expected = mail->call;
-    if (!ddpi_call_is_message(&expected))
+    if (!ddpi_call_shape(&expected)->message)
         return expected;
     expected.operation = expected.operation == DDPI_RECV ? DDPI_SEND : DDPI_RECV;
     expected.root = comm->rank;

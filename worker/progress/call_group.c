@@ -60,7 +60,7 @@ void ddpi_call_group_add(struct ddpi_call_group *group, struct ddpi_grouped_call
                          uint32_t rank)
 {
     ddpi_list_init(&call->link);
-    if (!ddpi_call_is_message(&call->run.task.call))
+    if (!ddpi_call_shape(&call->run.task.call)->message)
         ddpi_list_append(&group->places[DDPI_COLLECTIVES], &call->link);
     else if (call->memory->type->enqueues)
         add_sorted(&group->places[DDPI_DEVICE_MESSAGES], call, rank);

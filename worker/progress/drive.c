@@ -65,7 +65,7 @@ static bool run_may_succeed(struct ddp_comm *comm, const struct ddpi_run *run)
     if (run->decided)
         return true;
     return run->algorithm->sees_failures || comm->world_size == 1 ||
-                   ddpi_call_is_message(&run->task.call)
+                   ddpi_call_shape(&run->task.call)->message
                ? ddpi_comm_may_succeed(comm, &run->task.call)
                : ddpi_notices_may_succeed(comm, &run->wait);
 }
@@ -99,8 +99,8 @@ static ddp_status run_finish_after_failure(struct ddp_comm *comm, struct ddpi_ru
 struct ddpi_list *ddpi_run_list(struct ddpi_run_queue *queue, const struct ddpi_run *run)
 {
     bool takes_turn = run->algorithm->takes_turn || run->algorithm->execute != NULL;
-    return ddpi_call_is_message(&run->task.call) && !takes_turn ? &queue->messages
-                                                                : &queue->collectives;
+    return ddpi_call_shape(&run->task.call)->message && !takes_turn ? &queue->messages
+                                                                    : &queue->collectives;
 }
 
 static void take_incoming(struct ddpi_run_queue *queue)

@@ -64,7 +64,7 @@ void ddpi_group_drop(struct ddp_comm *comm)
 static ddp_status check_source(const struct ddpi_memory *memory, const struct ddpi_call *call,
                                struct ddp_error *err)
 {
-    if (!memory->type->enqueues || !ddpi_call_is_message(call) || call->root != DDP_ANY_RANK)
+    if (!memory->type->enqueues || !ddpi_call_shape(call)->message || call->root != DDP_ANY_RANK)
         return DDP_OK;
     return ddpi_error_set(err, DDP_E_INVALID,
                           "a group of calls on memory of the %s does not receive from any rank: "

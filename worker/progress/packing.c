@@ -9,7 +9,7 @@
 /* Whether this rank is the one of a broadcast that has the elements. */
 static bool is_root(const struct ddp_comm *comm, const struct ddpi_call *call)
 {
-    return ddpi_call_is_rooted(call) && call->root == comm->rank;
+    return ddpi_call_shape(call)->rooted && call->root == comm->rank;
 }
 
 ddp_status ddpi_pack(struct ddp_comm *comm, struct ddpi_run *run)
@@ -25,7 +25,7 @@ ddp_status ddpi_pack(struct ddp_comm *comm, struct ddpi_run *run)
         return ddpi_comm_fail(comm, NULL, DDP_E_NOMEM,
                               "rank %u: no memory to pack %u buffers of %zu bytes together",
                               comm->rank, task->call.buffers, len);
-    if (!ddpi_call_is_rooted(&task->call) || is_root(comm, &task->call))
+    if (!ddpi_call_shape(&task->call)->rooted || is_root(comm, &task->call))
         ddpi_segments_pack(&segments, task->recv);
     return DDP_OK;
 }

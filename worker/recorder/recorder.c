@@ -141,7 +141,7 @@ uint64_t ddpi_recorder_begin(struct ddpi_recorder *recorder, const struct ddpi_t
     if (recorder == NULL || call->operation == DDPI_ALLOC) /* ranks make different ones */
         return 0;
     uint64_t now_ns = ddpi_now_coarse_ns();
-    bool is_message = ddpi_call_is_message(call);
+    bool is_message = ddpi_call_shape(call)->message;
     struct ddpi_flight_op op = {
         .state = starts ? DDPI_FLIGHT_STARTED : DDPI_FLIGHT_SCHEDULED,
         .created_ns = now_ns,
@@ -159,9 +159,9 @@ uint64_t ddpi_recorder_begin(struct ddpi_recorder *recorder, const struct ddpi_t
         .in_pairs = ddpi_call_is_in_pairs(call),
         .is_message = is_message,
         .is_send = call->operation == DDPI_SEND,
-        .has_root = !is_message && ddpi_call_is_rooted(call),
-        .reduces = ddpi_call_reduces(call),
-        .has_elements = ddpi_call_has_elements(call),
+        .has_root = !is_message && ddpi_call_shape(call)->rooted,
+        .reduces = ddpi_call_shape(call)->reduces,
+        .has_elements = ddpi_call_shape(call)->has_elements,
     };
     ddpi_flight_begin(recorder->memory, recorder->records, &op);
     return op.number;

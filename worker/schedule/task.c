@@ -1,5 +1,5 @@
 /*
- * task.c - what each operation takes: one row for each. Checks the arguments of a call. Pure.
+ * task.c - checks the arguments of a call, and computes what follows from them. Pure.
  */
 #include "task.h"
 
@@ -10,104 +10,6 @@
 
 enum { IN_PAIRS = 1 /* call.parts, which as a digest is larger */ };
 
-/* What a rank has in a buffer. */
-enum extent { NONE, PART, ALL_PARTS };
-
-static const struct shape {
-    enum ddpi_ring_kind ring;
-    bool has_ring;
-    bool reduces;                     /* it has a reduction */
-    bool rooted;                      /* it has a root */
-    bool message;                     /* between two ranks, of which call.root is the other one */
-    enum extent send, recv;           /* of every rank, */
-    enum extent root_send, root_recv; /* but for the root */
-    const char *in_place;             /* what must hold then; NULL: the buffers never overlap */
-} shapes[] = {
-    [DDPI_JOIN] = {.ring = DDPI_RING_ALL_GATHER, .has_ring = true},
-    [DDPI_BARRIER] = {.ring = DDPI_RING_ALL_GATHER, .has_ring = true},
-    [DDPI_MONITORED] = {.rooted = true},
-    [DDPI_BROADCAST] = {.ring = DDPI_RING_BROADCAST,
-                        .has_ring = true,
-                        .rooted = true,
-                        .send = PART,
-                        .recv = PART,
-                        .root_send = PART,
-                        .root_recv = PART,
-                        .in_place = "they must be equal"},
-    [DDPI_ALL_REDUCE] = {.ring = DDPI_RING_ALL_REDUCE,
-                         .has_ring = true,
-                         .reduces = true,
-                         .send = PART,
-                         .recv = PART,
-                         .in_place = "they must be equal"},
-    [DDPI_REDUCE] = {.ring = DDPI_RING_REDUCE,
-                     .has_ring = true,
-                     .reduces = true,
-                     .rooted = true,
-                     .send = PART,
-                     .root_send = PART,
-                     .root_recv = PART,
-                     .in_place = "they must be equal"},
-    [DDPI_ALL_GATHER] = {.ring = DDPI_RING_ALL_GATHER,
-                         .has_ring = true,
-                         .send = PART,
-                         .recv = ALL_PARTS,
-                         .in_place = "send must be this rank's part of recv"},
-    [DDPI_REDUCE_SCATTER] = {.ring = DDPI_RING_REDUCE_SCATTER,
-                             .has_ring = true,
-                             .reduces = true,
-                             .send = ALL_PARTS,
-                             .recv = PART,
-                             .in_place = "recv must be this rank's part of send"},
-    [DDPI_GATHER] = {.rooted = true,
-                     .send = PART,
-                     .root_send = PART,
-                     .root_recv = ALL_PARTS,
-                     .in_place = "send must be the root's part of recv"},
-    [DDPI_SCATTER] = {.rooted = true,
-                      .recv = PART,
-                      .root_send = ALL_PARTS,
-                      .root_recv = PART,
-                      .in_place = "recv must be the root's part of send"},
-    [DDPI_ALL_TO_ALL] = {.send = ALL_PARTS, .recv = ALL_PARTS},
-    [DDPI_FINALIZE] = {.has_ring = false},
-    [DDPI_ALLOC] = {.has_ring = false},
-    [DDPI_SEND] = {.ring = DDPI_RING_BROADCAST, .has_ring = true, .message = true, .send = PART},
-    [DDPI_RECV] = {.ring = DDPI_RING_BROADCAST, .has_ring = true, .message = true, .recv = PART},
-};
-
-static const struct shape *shape_of(const struct ddpi_call *call)
-{
-    return &shapes[call->operation];
-}
-
-bool ddpi_call_reduces(const struct ddpi_call *call)
-{
-    return shape_of(call)->reduces;
-}
-
-bool ddpi_call_has_elements(const struct ddpi_call *call)
-{
-    const struct shape *shape = shape_of(call);
-    return shape->send != NONE || shape->recv != NONE || shape->root_send != NONE ||
-           shape->root_recv != NONE;
-}
-
-bool ddpi_call_is_rooted(const struct ddpi_call *call)
-{
-    return shape_of(call)->rooted;
-}
-
-bool ddpi_call_is_message(const struct ddpi_call *call)
-{
-    return shape_of(call)->message;
-}
-
-bool ddpi_call_has_ring(const struct ddpi_call *call)
-{
-    return shape_of(call)->has_ring;
-}
-
 bool ddpi_call_is_in_pairs(const struct ddpi_call *call)
 {
     return call->parts == IN_PAIRS;
@@ -115,20 +17,20 @@ bool ddpi_call_is_in_pairs(const struct ddpi_call *call)
 
 /* What this rank has in each buffer. */
 struct role {
-    enum extent send, recv;
+    enum ddpi_extent send, recv;
 };
 
 static struct role role_of(const struct ddpi_call *call, uint32_t rank)
 {
-    const struct shape *shape = shape_of(call);
+    const struct ddpi_shape *shape = ddpi_call_shape(call);
     bool is_root = shape->rooted && rank == call->root;
     return is_root ? (struct role){shape->root_send, shape->root_recv}
                    : (struct role){shape->send, shape->recv};
 }
 
-static uint32_t parts_in(enum extent extent, uint32_t world_size)
+static uint32_t parts_in(enum ddpi_extent extent, uint32_t world_size)
 {
-    return extent == NONE ? 0 : extent == PART ? 1 : world_size;
+    return extent == DDPI_EXTENT_NONE ? 0 : extent == DDPI_EXTENT_PART ? 1 : world_size;
 }
 
 struct ddpi_extents ddpi_call_extents(const struct ddpi_call *call, uint32_t rank,
@@ -141,7 +43,7 @@ struct ddpi_extents ddpi_call_extents(const struct ddpi_call *call, uint32_t ran
 static ddp_status check_ranks(const struct ddpi_call *call, uint32_t world_size,
                               struct ddp_error *err)
 {
-    const struct shape *shape = shape_of(call);
+    const struct ddpi_shape *shape = ddpi_call_shape(call);
     if (call->operation == DDPI_RECV && call->root == DDP_ANY_RANK)
         return DDP_OK;
     if ((shape->rooted || shape->message) && call->root >= world_size)
@@ -170,9 +72,9 @@ static ddp_status check_types(struct ddpi_task *task, uint32_t world_size, struc
     task->element_size = ddp_dtype_size(call->dtype);
     if (task->element_size == 0)
         return ddpi_error_set(err, DDP_E_INVALID, "%d is not an element type", (int)call->dtype);
-    if (!shape_of(call)->reduces || call->op != DDP_PREMUL_SUM)
+    if (!ddpi_call_shape(call)->reduces || call->op != DDP_PREMUL_SUM)
         task->factor = 1;
-    if (!shape_of(call)->reduces)
+    if (!ddpi_call_shape(call)->reduces)
         return DDP_OK;
     if (call->op == DDP_AVERAGE_BEFORE)
         task->factor = 1.0 / world_size;
@@ -224,14 +126,14 @@ struct ddpi_segments ddpi_task_segments(const struct ddpi_task *task)
     return (struct ddpi_segments){.buffers = task->list,
                                   .nbuffers = task->call.buffers,
                                   .element_size = task->element_size,
-                                  .in_place = !shape_of(&task->call)->reduces};
+                                  .in_place = !ddpi_call_shape(&task->call)->reduces};
 }
 
 /* A list of one buffer is the same call as that buffer without a list, which has shorter ways. */
 static void set_only_buffer(struct ddpi_task *task)
 {
     const struct ddp_buffer *buffer = task->list;
-    task->send = shape_of(&task->call)->reduces ? buffer->send : buffer->recv;
+    task->send = ddpi_call_shape(&task->call)->reduces ? buffer->send : buffer->recv;
     task->recv = buffer->recv;
     task->list = NULL;
     task->call.buffers = 0;
@@ -252,16 +154,16 @@ static ddp_status set_list(struct ddpi_task *task, struct ddp_error *err)
 /* ---- sizes ---- */
 
 /* Of parts with counts of their own, name the first that no buffer can reach. */
-static ddp_status refuse_size(const struct ddpi_task *task, enum extent extent,
+static ddp_status refuse_size(const struct ddpi_task *task, enum ddpi_extent extent,
                               const struct ddpi_parts *parts, uint32_t world_size,
                               struct ddp_error *err)
 {
     size_t most = PTRDIFF_MAX / task->element_size;
     uint32_t rank = 0;
-    if (extent != ALL_PARTS || parts->counts == NULL)
+    if (extent != DDPI_EXTENT_ALL || parts->counts == NULL)
         return ddpi_error_set(err, DDP_E_INVALID, "%zu elements of %zu bytes%s are too many",
                               task->own, task->element_size,
-                              extent == ALL_PARTS ? " for each rank" : "");
+                              extent == DDPI_EXTENT_ALL ? " for each rank" : "");
     struct ddpi_chunk part = ddpi_parts_at(parts, 0, 0);
     while (part.count <= most && part.first <= most - part.count && rank + 1 < world_size)
         part = ddpi_parts_at(parts, 0, ++rank);
@@ -271,20 +173,20 @@ static ddp_status refuse_size(const struct ddpi_task *task, enum extent extent,
                           rank, part.count, task->element_size, part.first);
 }
 
-static ddp_status measure(const struct ddpi_task *task, enum extent extent,
+static ddp_status measure(const struct ddpi_task *task, enum ddpi_extent extent,
                           const struct ddpi_parts *parts, uint32_t world_size, size_t *ret_count,
                           size_t *ret_sum, struct ddp_error *err)
 {
     size_t bytes;
     uint32_t a, b;
     bool fits = true;
-    *ret_sum = *ret_count = extent == PART ? task->own : 0;
-    if (extent == ALL_PARTS)
+    *ret_sum = *ret_count = extent == DDPI_EXTENT_PART ? task->own : 0;
+    if (extent == DDPI_EXTENT_ALL)
         fits = ddpi_parts_span(parts, task->own, world_size, ret_count, ret_sum);
     if (!fits || __builtin_mul_overflow(*ret_count, task->element_size, &bytes) ||
         bytes > PTRDIFF_MAX)
         return refuse_size(task, extent, parts, world_size, err);
-    if (extent == ALL_PARTS && ddpi_parts_overlap(parts, world_size, &a, &b))
+    if (extent == DDPI_EXTENT_ALL && ddpi_parts_overlap(parts, world_size, &a, &b))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "the parts of ranks %u and %u overlap: rank %u has %zu elements from "
                               "element %zu on, rank %u %zu from %zu on",
@@ -297,11 +199,13 @@ static ddp_status measure(const struct ddpi_task *task, enum extent extent,
 static ddp_status check_own_part(const struct ddpi_task *task, struct role role, uint32_t rank,
                                  struct ddp_error *err)
 {
-    size_t send = role.send == ALL_PARTS ? ddpi_parts_at(&task->send_parts, task->own, rank).count
-                                         : task->own;
-    size_t recv = role.recv == ALL_PARTS ? ddpi_parts_at(&task->recv_parts, task->own, rank).count
-                                         : task->own;
-    if (role.send == NONE || role.recv == NONE || send == recv)
+    size_t send = role.send == DDPI_EXTENT_ALL
+                      ? ddpi_parts_at(&task->send_parts, task->own, rank).count
+                      : task->own;
+    size_t recv = role.recv == DDPI_EXTENT_ALL
+                      ? ddpi_parts_at(&task->recv_parts, task->own, rank).count
+                      : task->own;
+    if (role.send == DDPI_EXTENT_NONE || role.recv == DDPI_EXTENT_NONE || send == recv)
         return DDP_OK;
     return ddpi_error_set(err, DDP_E_INVALID,
                           "rank %u sends itself %zu elements, but receives %zu from itself", rank,
@@ -313,7 +217,7 @@ static ddp_status check_own_part(const struct ddpi_task *task, struct role role,
 static void set_common(struct ddpi_task *task, size_t sum, uint32_t world_size)
 {
     struct ddpi_call *call = &task->call;
-    bool all_know = shape_of(call)->has_ring;
+    bool all_know = ddpi_call_shape(call)->has_ring;
     const struct ddpi_parts *parts =
         task->recv_parts.counts != NULL ? &task->recv_parts : &task->send_parts;
     call->count = all_know ? sum : 0;
@@ -344,10 +248,10 @@ static ddp_status set_sizes(struct ddpi_task *task, uint32_t rank, uint32_t worl
 /* ---- buffers ---- */
 
 /* Where in a buffer this rank's part is. */
-static uintptr_t own_part(const struct ddpi_task *task, enum extent extent, const void *buffer,
+static uintptr_t own_part(const struct ddpi_task *task, enum ddpi_extent extent, const void *buffer,
                           const struct ddpi_parts *parts, uint32_t rank)
 {
-    size_t first = extent == ALL_PARTS ? ddpi_parts_at(parts, task->own, rank).first : 0;
+    size_t first = extent == DDPI_EXTENT_ALL ? ddpi_parts_at(parts, task->own, rank).first : 0;
     return (uintptr_t)buffer + first * task->element_size;
 }
 
@@ -355,7 +259,7 @@ static uintptr_t own_part(const struct ddpi_task *task, enum extent extent, cons
 static bool buffers_fit(const struct ddpi_task *task, struct role role, uint32_t rank)
 {
     uintptr_t send = (uintptr_t)task->send, recv = (uintptr_t)task->recv;
-    if (shape_of(&task->call)->in_place != NULL &&
+    if (ddpi_call_shape(&task->call)->in_place != NULL &&
         own_part(task, role.send, task->send, &task->send_parts, rank) ==
             own_part(task, role.recv, task->recv, &task->recv_parts, rank))
         return true;
@@ -365,7 +269,7 @@ static bool buffers_fit(const struct ddpi_task *task, struct role role, uint32_t
 
 static ddp_status check_buffers(const struct ddpi_task *task, uint32_t rank, struct ddp_error *err)
 {
-    const char *in_place = shape_of(&task->call)->in_place;
+    const char *in_place = ddpi_call_shape(&task->call)->in_place;
     struct role role = role_of(&task->call, rank);
     bool sends = task->send_count > 0, receives = task->recv_count > 0;
     if ((sends && task->send == NULL) || (receives && task->recv == NULL))
@@ -384,11 +288,13 @@ static ddp_status check_buffers(const struct ddpi_task *task, uint32_t rank, str
 /* A message is a broadcast round a ring of two. */
 static struct ddpi_ring ring_of(const struct ddpi_call *call, uint32_t rank, uint32_t world_size)
 {
-    if (ddpi_call_is_message(call))
+    if (ddpi_call_shape(call)->message)
         return (struct ddpi_ring){
             .kind = DDPI_RING_BROADCAST, .rank = call->operation == DDPI_SEND ? 0 : 1, .nranks = 2};
-    return (struct ddpi_ring){
-        .kind = shape_of(call)->ring, .rank = rank, .nranks = world_size, .root = call->root};
+    return (struct ddpi_ring){.kind = ddpi_call_shape(call)->ring,
+                              .rank = rank,
+                              .nranks = world_size,
+                              .root = call->root};
 }
 
 ddp_status ddpi_task_prepare(struct ddpi_task *task, uint32_t rank, uint32_t world_size,
@@ -408,7 +314,7 @@ ddp_status ddpi_task_prepare(struct ddpi_task *task, uint32_t rank, uint32_t wor
     if (status != DDP_OK)
         return status;
     task->ring = ring_of(&task->call, rank, world_size);
-    if (ddpi_call_is_message(&task->call)) {
+    if (ddpi_call_shape(&task->call)->message) {
         if (task->call.message_class == DDPI_NOT_A_MESSAGE)
             task->call.message_class = DDPI_USER_MESSAGE;
         task->call.bytes = task->count * task->element_size;
@@ -420,11 +326,11 @@ bool ddpi_task_part(const struct ddpi_task *task, uint32_t rank, bool receives, 
                     struct ddpi_chunk *ret_part)
 {
     struct role role = role_of(&task->call, rank);
-    enum extent extent = receives ? role.recv : role.send;
+    enum ddpi_extent extent = receives ? role.recv : role.send;
     const struct ddpi_parts *parts = receives ? &task->recv_parts : &task->send_parts;
-    *ret_part = extent == ALL_PARTS ? ddpi_parts_at(parts, task->own, index)
-                                    : (struct ddpi_chunk){.count = task->own};
-    return extent == ALL_PARTS || (extent == PART && index == 0);
+    *ret_part = extent == DDPI_EXTENT_ALL ? ddpi_parts_at(parts, task->own, index)
+                                          : (struct ddpi_chunk){.count = task->own};
+    return extent == DDPI_EXTENT_ALL || (extent == DDPI_EXTENT_PART && index == 0);
 }
 
 /* ---- what passes between two ranks ---- */
@@ -432,10 +338,12 @@ bool ddpi_task_part(const struct ddpi_task *task, uint32_t rank, bool receives, 
 struct ddpi_copy ddpi_task_own_copy(const struct ddpi_task *task, uint32_t rank)
 {
     struct role role = role_of(&task->call, rank);
-    if (role.send == NONE || role.recv == NONE || task->send == NULL || task->recv == NULL)
+    if (role.send == DDPI_EXTENT_NONE || role.recv == DDPI_EXTENT_NONE || task->send == NULL ||
+        task->recv == NULL)
         return (struct ddpi_copy){.len = 0};
-    const struct ddpi_parts *parts = role.send == ALL_PARTS ? &task->send_parts : &task->recv_parts;
-    bool all = role.send == ALL_PARTS || role.recv == ALL_PARTS;
+    const struct ddpi_parts *parts =
+        role.send == DDPI_EXTENT_ALL ? &task->send_parts : &task->recv_parts;
+    bool all = role.send == DDPI_EXTENT_ALL || role.recv == DDPI_EXTENT_ALL;
     size_t count = all ? ddpi_parts_at(parts, task->own, rank).count : task->own;
     struct ddpi_copy copy = {
         .from = (const uint8_t *)own_part(task, role.send, task->send, &task->send_parts, rank),
@@ -448,12 +356,12 @@ struct ddpi_copy ddpi_task_own_copy(const struct ddpi_task *task, uint32_t rank)
 
 /* Where the elements for, or of, @peer lie in the buffer of which this rank has @extent; false:
  * there are none, as only the root has them. */
-static bool piece_at(const struct ddpi_task *task, enum extent extent,
+static bool piece_at(const struct ddpi_task *task, enum ddpi_extent extent,
                      const struct ddpi_parts *parts, uint32_t peer, struct ddpi_chunk *ret_piece)
 {
-    *ret_piece = extent == ALL_PARTS ? ddpi_parts_at(parts, task->own, peer)
-                                     : (struct ddpi_chunk){.count = task->own};
-    return extent == ALL_PARTS || (extent == PART && peer == task->call.root);
+    *ret_piece = extent == DDPI_EXTENT_ALL ? ddpi_parts_at(parts, task->own, peer)
+                                           : (struct ddpi_chunk){.count = task->own};
+    return extent == DDPI_EXTENT_ALL || (extent == DDPI_EXTENT_PART && peer == task->call.root);
 }
 
 bool ddpi_task_to_peer(const struct ddpi_task *task, uint32_t rank, uint32_t peer,

@@ -2,7 +2,7 @@
  * task.h - an operation as its caller asked for it: the call, its buffers and their parts, and the
  * ring schedule that can carry it out. Pure: the rules for arguments are here, nothing is run.
  *
- * A new collective is a row in the table of task.c, an operation of call_header.h and, where no
+ * A new collective is a row in the table of shape.c, an operation of call_header.h and, where no
  * schedule of ring.h does it, an algorithm.
  */
 #ifndef DDPI_TASK_H
@@ -12,6 +12,7 @@
 #include "parts.h"
 #include "ring.h"
 #include "segments.h"
+#include "shape.h"
 
 struct ddpi_task {
     struct ddpi_call call; /* the same on all ranks, but for the roles of a message */
@@ -92,19 +93,7 @@ struct ddpi_extents {
 struct ddpi_extents ddpi_call_extents(const struct ddpi_call *call, uint32_t rank,
                                       uint32_t world_size);
 
-/* Whether the operation of @call reduces, has a root, or is between two ranks only. */
-bool ddpi_call_reduces(const struct ddpi_call *call);
-bool ddpi_call_is_rooted(const struct ddpi_call *call);
-bool ddpi_call_is_message(const struct ddpi_call *call);
-
-/* Whether it has uneven parts of which a rank knows only what it sends and receives itself. */
+/* Whether @call has uneven parts of which a rank knows only what it sends and receives itself. */
 bool ddpi_call_is_in_pairs(const struct ddpi_call *call);
-
-/* Whether its callers pass buffers. */
-bool ddpi_call_has_elements(const struct ddpi_call *call);
-
-/* Whether a ring schedule carries it out; all but monitored_barrier, gather, scatter and
- * all_to_all. */
-bool ddpi_call_has_ring(const struct ddpi_call *call);
 
 #endif

@@ -123,8 +123,9 @@ static ddp_status take_buffers(struct ddpi_device *device, const struct ddpi_run
 /* In a world of one the stream itself does it, unless there is more to do than to copy. */
 static bool is_copy(const struct ddpi_device *device, const struct ddpi_task *task)
 {
-    return device->comm->world_size == 1 && !ddpi_call_is_message(&task->call) &&
-           !task->call.finite_check && !(ddpi_call_reduces(&task->call) && task->factor != 1);
+    return device->comm->world_size == 1 && !ddpi_call_shape(&task->call)->message &&
+           !task->call.finite_check &&
+           !(ddpi_call_shape(&task->call)->reduces && task->factor != 1);
 }
 
 static ddp_status run_in_stream(const struct ddpi_device *device, const struct ddpi_run *run,
@@ -274,7 +275,7 @@ static ddp_status submit(struct ddpi_device *device, struct ddpi_run *run, void 
         return status;
     run->owner = &device->memory;
     run->task.call.on_device = true;
-    if (!ddpi_call_is_message(&run->task.call))
+    if (!ddpi_call_shape(&run->task.call)->message)
         run->task.call.algorithm = device->comm->algorithm;
     return submit_in_context(device, run, stream, err);
 }

@@ -208,7 +208,7 @@ static ddp_status run_collective(struct ddpi_device *device, struct ddpi_run *ru
     ddpi_device_stage(device, DDPI_STAGE_EXCHANGE);
     if (status != DDP_OK)
         return status;
-    if (task->call.algorithm == DDP_ALGORITHM_DIRECT && ddpi_call_reduces(&task->call))
+    if (task->call.algorithm == DDP_ALGORITHM_DIRECT && ddpi_call_shape(&task->call)->reduces)
         return ddpi_comm_fail(device->comm, NULL, DDP_E_UNSUPPORTED,
                               "on memory of GPUs the algorithm 'direct' needs ranks that share one "
                               "GPU; use ring or auto");
@@ -243,8 +243,8 @@ static ddp_status device_execute(struct ddp_comm *comm, struct ddpi_run *run)
             &err);
     ddp_status status = await_stream(device, run);
     if (status == DDP_OK)
-        status = ddpi_call_is_message(&run->task.call) ? run_message(device, run)
-                                                       : run_collective(device, run);
+        status = ddpi_call_shape(&run->task.call)->message ? run_message(device, run)
+                                                           : run_collective(device, run);
     if (status != DDP_OK)
         let_lanes_finish(device);
     (void)device->cuda.ctx_pop_current(NULL);
@@ -315,7 +315,7 @@ static const struct ddpi_algorithm ways[] = {
 
 static enum way way_of(const struct ddpi_device *device, const struct ddpi_task *task)
 {
-    if (ddpi_call_is_message(&task->call))
+    if (ddpi_call_shape(&task->call)->message)
         return WAY_GPU;
     if (task->call.operation == DDPI_BARRIER)
         return WAY_BARRIER;
@@ -340,7 +340,7 @@ static ddp_status start_rank(struct ddpi_device *device, struct ddp_error *err)
 static bool needs_probes(const struct ddpi_device *device, const struct ddpi_task *task)
 {
     return device->comm->world_size > 1 && way_of(device, task) == WAY_GPU &&
-           !ddpi_call_is_message(&task->call);
+           !ddpi_call_shape(&task->call)->message;
 }
 
 /* The first operation of all ranks that needs it. The thread has nothing to do meanwhile. */

@@ -44,15 +44,16 @@ struct staged {
 bool ddpi_is_staged(const struct ddpi_task *task)
 {
     const struct ddpi_call *call = &task->call;
-    return !ddpi_call_has_ring(call) || task->uneven || task->list != NULL ||
-           (ddpi_call_reduces(call) && ddpi_kernels_check(call->dtype, call->op, NULL) != DDP_OK);
+    return !ddpi_call_shape(call)->has_ring || task->uneven || task->list != NULL ||
+           (ddpi_call_shape(call)->reduces &&
+            ddpi_kernels_check(call->dtype, call->op, NULL) != DDP_OK);
 }
 
 static struct staged stage(struct ddpi_device *device, const struct ddpi_task *task)
 {
     const struct ddp_comm *comm = device->comm;
     bool has_root = task->call.operation == DDPI_BROADCAST ||
-                    (task->list != NULL && ddpi_call_is_rooted(&task->call));
+                    (task->list != NULL && ddpi_call_shape(&task->call)->rooted);
     return (struct staged){.device = device,
                            .task = task,
                            .slices = ddpi_slices_of(task, comm->rank, comm->world_size, HALF),
