@@ -20,13 +20,13 @@ static struct counts *counts_of(const struct ddpi_arena_op *op, uint32_t rank)
 
 static size_t bytes_to(const struct ddpi_task *task, uint32_t me, uint32_t peer)
 {
-    struct ddpi_piece piece;
+    struct ddpi_range piece;
     return ddpi_task_to_peer(task, me, peer, &piece) ? piece.len : 0;
 }
 
 static size_t bytes_from(const struct ddpi_task *task, uint32_t me, uint32_t peer)
 {
-    struct ddpi_piece piece;
+    struct ddpi_range piece;
     return ddpi_task_from_peer(task, me, peer, &piece) ? piece.len : 0;
 }
 

@@ -100,15 +100,15 @@ static enum ddpi_arena_step show(struct ddpi_arena_op *op, struct ddp_error *err
 /* ---- what a rank reads ---- */
 
 /* Nothing if @rank sends nothing to this one. */
-static struct ddpi_piece part_from(const struct ddpi_arena_op *op, uint32_t rank)
+static struct ddpi_range part_from(const struct ddpi_arena_op *op, uint32_t rank)
 {
     const struct ddpi_task *task = op->task;
     if (!sends(op, rank))
-        return (struct ddpi_piece){.len = 0};
+        return (struct ddpi_range){.len = 0};
     struct ddpi_chunk part = ddpi_arena_op_shape(op)->takes_of_each
                                  ? ddpi_parts_at(&task->recv_parts, task->own, rank)
                                  : (struct ddpi_chunk){.count = task->own};
-    return (struct ddpi_piece){(uint8_t *)((uintptr_t)task->recv + part.first * task->element_size),
+    return (struct ddpi_range){(uint8_t *)((uintptr_t)task->recv + part.first * task->element_size),
                                part.count * task->element_size};
 }
 
@@ -137,7 +137,7 @@ static pid_t process_of(const struct ddpi_arena_op *op, const struct shown *show
 
 /* Read at most @most bytes of what @rank has for this one, from kernel.done on. */
 static size_t read_part(const struct ddpi_arena_op *op, uint32_t rank,
-                        const struct ddpi_piece *part, size_t most)
+                        const struct ddpi_range *part, size_t most)
 {
     const struct shown *shown = shown_by(op, rank);
     uint64_t from = shown->parts_at[ddpi_arena_rank(op->arena)] + op->kernel.done;
@@ -158,7 +158,7 @@ static enum reading read_parts(struct ddpi_arena_op *op)
     size_t most = MOST_AT_ONCE;
     while (takes && op->kernel.reads_from + 1 < ranks) {
         uint32_t rank = (me + op->kernel.reads_from + 1) % ranks;
-        struct ddpi_piece part = part_from(op, rank);
+        struct ddpi_range part = part_from(op, rank);
         if (op->kernel.done == part.len) {
             op->kernel.reads_from++;
             op->kernel.done = 0;

@@ -48,18 +48,18 @@ static size_t range_of(const struct ddpi_arena_op *op, size_t len)
                : 0;
 }
 
-static struct ddpi_piece part_at(const struct ddpi_arena_op *op, const void *buffer,
+static struct ddpi_range part_at(const struct ddpi_arena_op *op, const void *buffer,
                                  const struct ddpi_parts *parts, uint32_t rank)
 {
     struct ddpi_chunk part = ddpi_parts_at(parts, op->task->own, rank);
     size_t size = op->task->element_size;
-    return (struct ddpi_piece){(uint8_t *)((uintptr_t)buffer + part.first * size + op->slots.done),
+    return (struct ddpi_range){(uint8_t *)((uintptr_t)buffer + part.first * size + op->slots.done),
                                range_of(op, part.count * size)};
 }
 
-static struct ddpi_piece whole_at(const struct ddpi_arena_op *op, const void *buffer)
+static struct ddpi_range whole_at(const struct ddpi_arena_op *op, const void *buffer)
 {
-    return (struct ddpi_piece){(uint8_t *)((uintptr_t)buffer + op->slots.done),
+    return (struct ddpi_range){(uint8_t *)((uintptr_t)buffer + op->slots.done),
                                range_of(op, op->task->own * op->task->element_size)};
 }
 
@@ -93,7 +93,7 @@ void ddpi_slots_fetch_next(const struct ddpi_arena_op *op)
 
 /* ---- in ---- */
 
-static void copy_in(const struct ddpi_arena_op *op, uint8_t *to, const struct ddpi_piece *from)
+static void copy_in(const struct ddpi_arena_op *op, uint8_t *to, const struct ddpi_range *from)
 {
     if (from->len > 0)
         ddpi_way_copy_in(op, to, from->bytes, from->len);
@@ -144,12 +144,12 @@ void ddpi_slots_copy_in(const struct ddpi_arena_op *op)
         return;
     }
     if (!has_blocks(op)) {
-        struct ddpi_piece from = whole_at(op, task->send);
+        struct ddpi_range from = whole_at(op, task->send);
         copy_in(op, to, &from);
         return;
     }
     for (uint32_t rank = 0; rank < ddpi_arena_ranks(op->arena); rank++) {
-        struct ddpi_piece from = part_at(op, task->send, &task->send_parts, rank);
+        struct ddpi_range from = part_at(op, task->send, &task->send_parts, rank);
         if (rank != me || (shape->reduces && !reads_own_part(op)))
             copy_in(op, to + rank * op->slots.block, &from);
     }
@@ -199,7 +199,7 @@ static bool reduce_own_part(const struct ddpi_arena_op *op, size_t offset, size_
     return found;
 }
 
-static void take_reduced(const struct ddpi_arena_op *op, const struct ddpi_piece *to, size_t offset)
+static void take_reduced(const struct ddpi_arena_op *op, const struct ddpi_range *to, size_t offset)
 {
     if (to->len > 0 && (reads_own_part(op) ? reduce_own_part(op, offset, to->len, to->bytes)
                                            : ddpi_slots_reduce(op, offset, to->len, to->bytes)))
@@ -208,7 +208,7 @@ static void take_reduced(const struct ddpi_arena_op *op, const struct ddpi_piece
 
 /* ---- out ---- */
 
-static void take(const struct ddpi_arena_op *op, const struct ddpi_piece *to, const uint8_t *from,
+static void take(const struct ddpi_arena_op *op, const struct ddpi_range *to, const uint8_t *from,
                  bool just_read)
 {
     if (to->len > 0)
@@ -221,14 +221,14 @@ static void take_of_each(const struct ddpi_arena_op *op)
     uint32_t me = ddpi_arena_rank(op->arena);
     size_t offset = has_blocks(op) ? me * op->slots.block : 0;
     for (uint32_t rank = 0; rank < ddpi_arena_ranks(op->arena); rank++) {
-        struct ddpi_piece to = part_at(op, task->recv, &task->recv_parts, rank);
+        struct ddpi_range to = part_at(op, task->recv, &task->recv_parts, rank);
         if (rank != me)
             take(op, &to, ddpi_slots_at(op, rank) + offset, false);
     }
 }
 
 /* @to gets what is at @offset of the result of this round, or of what the root has copied in. */
-static void take_range(const struct ddpi_arena_op *op, const struct ddpi_piece *to, size_t offset,
+static void take_range(const struct ddpi_arena_op *op, const struct ddpi_range *to, size_t offset,
                        bool reduces, bool in_place)
 {
     if (reduces)
@@ -246,7 +246,7 @@ static void take_to_list(const struct ddpi_arena_op *op, bool reduces)
     struct ddpi_segment segment;
     size_t len = ddpi_slots_len(op), done = 0;
     for (; ddpi_segments_next(&segments, &spot, len - done, &segment); done += segment.len) {
-        struct ddpi_piece to = {segment.recv, segment.len};
+        struct ddpi_range to = {segment.recv, segment.len};
         take_range(op, &to, done, reduces, segment.send == segment.recv);
     }
 }
@@ -264,7 +264,7 @@ void ddpi_slots_take(const struct ddpi_arena_op *op, bool reduces)
         take_to_list(op, reduces);
         return;
     }
-    struct ddpi_piece to = whole_at(op, task->recv);
+    struct ddpi_range to = whole_at(op, task->recv);
     size_t offset = has_blocks(op) ? ddpi_arena_rank(op->arena) * op->slots.block : 0;
     take_range(op, &to, offset, reduces, task->send == task->recv);
 }

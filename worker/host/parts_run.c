@@ -27,7 +27,7 @@ static struct parts_run *parts_of(struct ddpi_run *run)
 }
 
 static void add_piece(struct ddpi_exchange_piece *pieces, unsigned *count, uint32_t peer,
-                      bool sends, const struct ddpi_piece *piece)
+                      bool sends, const struct ddpi_range *piece)
 {
     pieces[(*count)++] = (struct ddpi_exchange_piece){
         .peer = peer, .sends = sends, .bytes = piece->bytes, .len = piece->len};
@@ -40,7 +40,7 @@ static unsigned list_pieces(const struct ddp_comm *comm, const struct ddpi_task 
     unsigned count = 0;
     for (uint32_t ahead = 1; ahead < comm->world_size; ahead++) {
         uint32_t peer = (comm->rank + ahead) % comm->world_size;
-        struct ddpi_piece piece;
+        struct ddpi_range piece;
         if (ddpi_task_to_peer(task, comm->rank, peer, &piece))
             add_piece(pieces, &count, peer, true, &piece);
         if (ddpi_task_from_peer(task, comm->rank, peer, &piece))

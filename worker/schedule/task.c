@@ -365,25 +365,25 @@ static bool piece_at(const struct ddpi_task *task, enum ddpi_extent extent,
 }
 
 bool ddpi_task_to_peer(const struct ddpi_task *task, uint32_t rank, uint32_t peer,
-                       struct ddpi_piece *ret_piece)
+                       struct ddpi_range *ret_piece)
 {
     struct ddpi_chunk piece;
     if (!piece_at(task, role_of(&task->call, rank).send, &task->send_parts, peer, &piece))
         return false;
     *ret_piece =
-        (struct ddpi_piece){(uint8_t *)((uintptr_t)task->send + piece.first * task->element_size),
+        (struct ddpi_range){(uint8_t *)((uintptr_t)task->send + piece.first * task->element_size),
                             piece.count * task->element_size};
     return true;
 }
 
 bool ddpi_task_from_peer(const struct ddpi_task *task, uint32_t rank, uint32_t peer,
-                         struct ddpi_piece *ret_piece)
+                         struct ddpi_range *ret_piece)
 {
     struct ddpi_chunk piece;
     if (!piece_at(task, role_of(&task->call, rank).recv, &task->recv_parts, peer, &piece))
         return false;
     *ret_piece =
-        (struct ddpi_piece){(uint8_t *)((uintptr_t)task->recv + piece.first * task->element_size),
+        (struct ddpi_range){(uint8_t *)((uintptr_t)task->recv + piece.first * task->element_size),
                             piece.count * task->element_size};
     return true;
 }
@@ -397,7 +397,7 @@ static uint64_t weigh(uint64_t from, uint64_t to, uint64_t len)
 
 uint16_t ddpi_task_balance(const struct ddpi_task *task, uint32_t rank, uint32_t nranks)
 {
-    struct ddpi_piece piece;
+    struct ddpi_range piece;
     uint64_t sum = 0;
     for (uint32_t peer = 0; peer < nranks; peer++) {
         if (peer != rank && ddpi_task_to_peer(task, rank, peer, &piece))

@@ -71,14 +71,14 @@ bool ddpi_task_part(const struct ddpi_task *task, uint32_t rank, bool receives, 
 
 /* Of gather, scatter and all_to_all: the bytes that @rank sends to @peer, only read, or receives
  * from it; false: none pass between the two in this direction. There may be 0 of them. */
-struct ddpi_piece {
+struct ddpi_range {
     uint8_t *bytes;
     size_t len;
 };
 bool ddpi_task_to_peer(const struct ddpi_task *task, uint32_t rank, uint32_t peer,
-                       struct ddpi_piece *ret_piece);
+                       struct ddpi_range *ret_piece);
 bool ddpi_task_from_peer(const struct ddpi_task *task, uint32_t rank, uint32_t peer,
-                         struct ddpi_piece *ret_piece);
+                         struct ddpi_range *ret_piece);
 
 /* Of such an operation with uneven parts: a number for the flight recorder. Those of all @nranks
  * ranks add up to 0, modulo 2^16, if each rank is sent what it expects; else they do not, but for
