@@ -1,7 +1,7 @@
 /*
  * store_bench.c - "ddpctl store bench": measures a store's speed from this machine. Each thread has
  * one request in flight through the blocking client. Owns the keys below one prefix, and deletes
- * them afterwards. ddp-perf measures the server's limits.
+ * them afterwards. tests/bench measures the server's limits.
  */
 #include "clock.h"
 #include "ddpctl_store.h"

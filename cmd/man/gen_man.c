@@ -4,7 +4,6 @@
  */
 #include "ddprun_options.h"
 #include "ddprund_options.h"
-#include "perf.h"
 #include "perf_coll.h"
 #include "tune.h"
 #include "verbs.h"
@@ -19,7 +18,6 @@ static const struct {
     const char *line; /* that the table replaces */
     const struct option_table *table;
 } pages[] = {
-    {"ddp-perf.1", "User Commands", "@OPTIONS@\n", &perf_option_table},
     {"ddp-perf.1", "User Commands", "@COLLECTIVE_OPTIONS@\n", &coll_option_table},
     {"ddp-perf.1", "User Commands", "@TUNE_OPTIONS@\n", &tune_option_table},
     {"ddpctl.1", "User Commands", "@OPTIONS@\n", &ddpctl_store_table},

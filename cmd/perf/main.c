@@ -1,23 +1,17 @@
 /*
- * main.c - main() of ddp-perf: runs a benchmark of collectives, or one of the others.
+ * main.c - main() of ddp-perf: runs a benchmark of a collective, or chooses algorithms.
  */
-#include "perf.h"
+#include "exit_codes.h"
 #include "perf_coll.h"
 #include "tune.h"
-#include "turns.h"
 
+#include <stdio.h>
 #include <string.h>
 
-static const struct perf_benchmark benchmarks[] = {
-    {"launch", perf_launch, "start /bin/true N times: ddprun, a bare loop, other launchers"},
-    {"store", perf_store, "requests to the store's server, and to Redis"},
-    {"restart", perf_restart, "kill workers and agents, add nodes: the time until all run again"},
-    {"gradients", perf_gradients, "the gradients of ResNet-50, reduced during a backward pass"},
-    {NULL, NULL, NULL},
-};
-
-static const char collectives[] =
-    "\nCollectives ('ddp-perf allreduce --help' lists their options)\n "
+static const char help[] = "usage: ddp-perf COLLECTIVE [OPTIONS]\n"
+                           "       ddprun --nproc-per-node=N ddp-perf COLLECTIVE [OPTIONS]\n"
+                           "       ddp-perf tune --nproc=N --output=FILE [OPTIONS]\n"
+                           "\nCollectives ('ddp-perf allreduce --help' lists their options)\n "
 #define COLL_NAME(symbol, name, other, total, reduces, rooted) " " name
     COLL_CALL_MAP(COLL_NAME)
 #undef COLL_NAME
@@ -28,9 +22,20 @@ static const char collectives[] =
 int main(int argc, char **argv)
 {
     enum coll_call call;
-    if (argc > 1 && coll_find(argv[1], &call))
-        return coll_main(call, argc - 1, argv + 1, turns_main);
-    if (argc > 1 && strcmp(argv[1], "tune") == 0)
+    const char *name = argc > 1 ? argv[1] : "";
+    if (coll_find(name, &call))
+        return coll_main(call, argc - 1, argv + 1);
+    if (strcmp(name, "tune") == 0)
         return tune_main(argc - 1, argv + 1);
-    return perf_main(&(struct perf_program){"ddp-perf", benchmarks, collectives}, argc, argv);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        fputs(help, stdout);
+        return 0;
+    }
+    if (argc < 2)
+        fputs("ddp-perf: no collective is given; 'ddp-perf --help' lists them\n", stderr);
+    else
+        fprintf(stderr,
+                "ddp-perf: '%s' is neither a collective nor 'tune'; 'ddp-perf --help' lists them\n",
+                name);
+    return EXIT_USAGE;
 }

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 def parse_arguments(description, *options):
     """The options (name, type, default, help) and --json. Others are ignored: scripts/bench passes those
-    of ddp-perf to all programs of a benchmark. Leaves the program where there is no PyTorch."""
+    of ddp-bench to all programs of a benchmark. Leaves the program where there is no PyTorch."""
     parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
     for name, kind, default, text in options:
         parser.add_argument(name, type=kind, default=default, help=f'{text} ({default})')
@@ -21,7 +21,7 @@ def parse_arguments(description, *options):
 
 
 def duration_s(text):
-    """What ddp-perf reads as a duration: 300ms, 2s or a number of seconds."""
+    """What ddp-bench reads as a duration: 300ms, 2s or a number of seconds."""
     if text.endswith('ms'):
         return float(text[:-2]) / 1000
     return float(text.removesuffix('s'))

@@ -1,6 +1,6 @@
 /*
  * scale.c - main() of ddp-scale: what the store's server costs with a million keys, ten thousand
- * clients or ten thousand nodes, and a communicator with many ranks. It takes ddp-perf's options
+ * clients or ten thousand nodes, and a communicator with many ranks. It takes ddp-bench's options
  * and prints and writes in its form.
  */
 #include "scale.h"

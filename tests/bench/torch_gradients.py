@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""torch_gradients.py - DistributedDataParallel on gloo, where 'ddp-perf gradients' measures a reducer: the gradients of
+"""torch_gradients.py - DistributedDataParallel on gloo, where 'ddp-bench gradients' measures a reducer: the gradients of
 ResNet-50, reduced during a backward pass that takes processor time. The method is in docs/benchmarks/gradients.md.
 """
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""torch_restart.py - torchrun, where 'ddp-perf restart' measures ddprun: a worker or an agent dies, a node comes.
+"""torch_restart.py - torchrun, where 'ddp-bench restart' measures ddprun: a worker or an agent dies, a node comes.
 
-The workers are the same program, ddp-perf-worker, which stamps on a board in shared memory when it runs. It is
+The workers are the same program, ddp-bench-worker, which stamps on a board in shared memory when it runs. It is
 the one in PATH. A few runs with a bound: some of it never recovers. The method is in docs/benchmarks/restart.md.
 """
 
@@ -23,7 +23,7 @@ START_LIMIT_S = 60    # its import takes seconds
 LIMIT_S = 45          # torchrun's last call is 30 s
 LOSS_LIMIT_S = 15     # its heartbeats time out after that, and nothing follows
 
-# cmd/perf/jobs/perf_board.h
+# tests/bench/jobs/perf_board.h
 HEAD = struct.Struct('=iII4x')     # owner, over, count
 STAMP = struct.Struct('=iIQQQI4x')  # pid, world, generation, meeting, at_us, done
 STAMPS = 4096
@@ -40,7 +40,7 @@ class Board:
     """Where workers stamp that they run."""
 
     def __init__(self):
-        self.file = tempfile.NamedTemporaryFile(dir='/dev/shm', prefix='ddp-perf-')
+        self.file = tempfile.NamedTemporaryFile(dir='/dev/shm', prefix='ddp-bench-')
         self.file.truncate(HEAD.size + STAMPS * STAMP.size)
         self.memory = mmap.mmap(self.file.fileno(), 0)
         self.clear()
@@ -91,7 +91,7 @@ class Job:
         self.nodes.append(subprocess.Popen(
             [sys.executable, '-m', 'torch.distributed.run', f'--nnodes={nnodes}', f'--nproc-per-node={WORKERS}',
              '--max-restarts=1000', '--rdzv-backend=c10d', '--rdzv-id=perf', f'--rdzv-endpoint={self.endpoint}',
-             '--no-python', 'ddp-perf-worker', self.board.file.name],
+             '--no-python', 'ddp-bench-worker', self.board.file.name],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
 
     def await_workers(self, world, limit_s):
@@ -144,7 +144,7 @@ def run_lone_and_join():
 
 
 def percentile(times, percent):
-    """Nearest rank, as ddp-perf takes it."""
+    """Nearest rank, as ddp-bench takes it."""
     return sorted(times)[max(math.ceil(len(times) * percent / 100), 1) - 1] if times else 0
 
 

@@ -79,7 +79,7 @@ class Build:
             folder.mkdir(parents=True, exist_ok=True)
         folders = ['base', 'base/recorder', 'base/system', 'base/include', 'rendezvous/auth',
                    'rendezvous/include', 'tls', 'tests/gpu/plain', *rooms('worker'), 'worker/include',
-                   'cmd/common', 'cmd/perf/collectives', 'daemon/gpu', 'tests/lib', 'tests/gpu',
+                   'cmd/common', 'cmd/perf/common', 'cmd/perf/collectives', 'daemon/gpu', 'tests/lib', 'tests/gpu',
                    'tests/gpu/check',
                    'tests/integration', 'tests/cuda']
         self.flags = FLAGS + [*[f'-I{ROOT / folder}' for folder in folders], f'-I{self.made}']
@@ -151,7 +151,7 @@ class Build:
             kernels = beside.submit(self.make_kernels)  # takes the longest
             self.make_version()
             base, library = base_sources(), library_sources()
-            perf = sources('cmd/perf/collectives') + [
+            perf = sources('cmd/perf/collectives') + sources('cmd/perf/common') + [
                 ROOT / 'cmd/common/near_name.c', ROOT / 'cmd/common/options.c', ROOT / 'tests/gpu/gpu_perf.c']
             device = [ROOT / 'tests' / name for name in ('gpu/device.c', 'lib/elements.c', 'lib/sample.c')]
             alone = [ROOT / 'tests/gpu' / name for name in

@@ -10,5 +10,5 @@ int main(int argc, char **argv)
         fputs("usage: ddp-perf CALL [OPTIONS]\n", stderr);
         return 2;
     }
-    return coll_main(call, argc - 1, argv + 1, NULL);
+    return coll_main(call, argc - 1, argv + 1);
 }

@@ -43,6 +43,9 @@ class Completions(unittest.TestCase):
         self.assertEqual(complete('ddpctl', 'd'), ['dump', 'drain', 'doctor'])
         self.assertEqual(complete('ddpctl', 'explain', '--j'), ['--json'])
         self.assertEqual(complete('ddpctl', 'template', '--kind', '=', ''), ['job', 'jobset', 'ddprund'])
+        self.assertEqual(complete('ddp-perf', 'all'), ['allreduce', 'allgather', 'alltoall'])
+        self.assertEqual(complete('ddp-perf', 'allreduce', '--device', '=', 'c'), ['cuda', 'cpu'])
+        self.assertEqual(complete('ddp-perf', 'tune', '--o'), ['--output='])
 
     def test_every_option_is_there(self):
         text = subprocess.run([DDPRUN, '--help'], capture_output=True, text=True, check=True).stdout

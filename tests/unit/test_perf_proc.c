@@ -1,5 +1,5 @@
 /*
- * test_perf_proc.c - what ddp-perf reads about processes from /proc.
+ * test_perf_proc.c - what the benchmarks read about processes from /proc.
  */
 #include "check_main.h"
 #include "perf.h"

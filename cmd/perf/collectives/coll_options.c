@@ -73,7 +73,6 @@ static ddp_status option_op(const struct option *option, const char *text, void 
 static const char sizes[] = "Sizes (bytes, or with a unit: K, M or G)";
 static const char calls[] = "Calls";
 static const char ranks[] = "Ranks";
-static const char peers[] = "Peers";
 static const char output[] = "Output";
 
 static const struct option table[] = {
@@ -115,12 +114,6 @@ static const struct option table[] = {
      FIELD(local), 1, 256},
     {"ddprun", 0, "PATH", NULL, "next to ddp-perf, or in PATH", ranks,
      "use this ddprun for --nproc", option_text, FIELD(ddprun), 0, 0},
-    {"mpi", 0, NULL, NULL, NULL, peers,
-     "with --nproc: compare with the MPI implementations for which ddp-perf was built, which take "
-     "turns with ddprun; -n, -w, -c and --local do not count",
-     option_switch, FIELD(mpi), 0, 0},
-    {"gloo", 0, NULL, NULL, NULL, peers, "the same with PyTorch's gloo, in the python3 in PATH",
-     option_switch, FIELD(gloo), 0, 0},
     {"breakdown", 0, NULL, NULL, NULL, output,
      "with --device=cuda: show where the time of one call goes, for each size", option_switch,
      FIELD(breakdown), 0, 0},

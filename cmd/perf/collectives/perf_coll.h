@@ -29,7 +29,6 @@ struct coll_options {
     bool alloc; /* buffers are those of ddp_alloc() */
     bool breakdown;
     const char *ddprun;
-    bool mpi, gloo; /* compare with them */
     const char *json;
     bool help;
 };
@@ -46,11 +45,8 @@ ddp_status coll_option_size(const struct option *, const char *, void *, struct 
 /* Find the call with this name; false: there is none. */
 bool coll_find(const char *name, enum coll_call *ret);
 
-/* Compares @call with that of peers; returns the exit status. */
-typedef int coll_compare(const struct coll_options *options, enum coll_call call);
-
 /* Run the benchmark of @call and return the exit status. @argv is the program, then the arguments
- * after the benchmark's name. @compare serves --mpi and --gloo; NULL: they are refused. */
-int coll_main(enum coll_call call, int argc, char **argv, coll_compare *compare);
+ * after the benchmark's name. */
+int coll_main(enum coll_call call, int argc, char **argv);
 
 #endif

@@ -8,9 +8,10 @@
 #include "mem.h"
 #include "parse.h"
 #include "perf_coll_rank.h"
+#include "perf_node.h"
+#include "perf_program.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,24 +55,6 @@ static bool choose_place(const struct coll_options *options)
     return options->place == COLL_CUDA || (options->place == COLL_AUTO && coll_devices() > 0);
 }
 
-/* The library asks the environment which ranks are on one node. */
-static ddp_status pretend_node(const struct coll_options *options, struct ddp_error *err)
-{
-    int64_t rank = 0, world = 1;
-    char node[32];
-    const char *rank_text = getenv("RANK"), *world_text = getenv("WORLD_SIZE");
-    if (options->nodes == 0 || rank_text == NULL || world_text == NULL)
-        return DDP_OK;
-    ddp_status status = ddpi_parse_int(rank_text, 0, INT32_MAX, &rank, err);
-    if (status == DDP_OK)
-        status = ddpi_parse_int(world_text, 1, INT32_MAX, &world, err);
-    if (status != DDP_OK)
-        return status;
-    snprintf(node, sizeof node, "%" PRId64, rank * options->nodes / world);
-    return setenv("DDP_HOST_ID", node, 1) == 0 ? DDP_OK
-                                               : ddpi_error_sys(err, errno, "set DDP_HOST_ID");
-}
-
 /* A rank that is a process, started by ddprun or alone: the environment says which. */
 static int run_process(const struct coll_options *options, enum coll_call call)
 {
@@ -80,7 +63,7 @@ static int run_process(const struct coll_options *options, enum coll_call call)
     const char *text = getenv("LOCAL_RANK");
     if (text != NULL && ddpi_parse_int(text, 0, UINT32_MAX, &local, &err) != DDP_OK)
         return coll_fail(USAGE, &err);
-    if (pretend_node(options, &err) != DDP_OK)
+    if (perf_pretend_node(options->nodes, &err) != DDP_OK)
         return coll_fail(USAGE, &err);
     struct coll_rank rank = {
         .options = options, .call = call, .cuda = choose_place(options), .local = (uint32_t)local};
@@ -186,15 +169,6 @@ static int run_local(const struct coll_options *options, enum coll_call call)
 
 /* ---- processes ---- */
 
-/* ddprun is next to @self, the path of this program, or in PATH. */
-static void find_ddprun(const struct coll_options *options, const char *self, char path[PATH_TEXT])
-{
-    size_t used = (size_t)(strrchr(self, '/') - self) + 1;
-    snprintf(path, PATH_TEXT, "%.*sddprun", (int)used, self);
-    if (options->ddprun != NULL || access(path, X_OK) != 0)
-        snprintf(path, PATH_TEXT, "%s", options->ddprun != NULL ? options->ddprun : "ddprun");
-}
-
 /* The workers get the same arguments, and see RANK in their environment. */
 static int become_ddprun(const struct coll_options *options, enum coll_call call, int argc,
                          char **argv)
@@ -207,7 +181,7 @@ static int become_ddprun(const struct coll_options *options, enum coll_call call
         ddpi_error_sys(&err, errno, "cannot find the path of this program");
         return coll_fail(NOT_STARTED, &err);
     }
-    find_ddprun(options, self, path);
+    perf_find_program("ddprun", options->ddprun, path, sizeof path);
     const char *const first[] = {path, nproc, "--no-prefix", self, coll_kinds[call].name};
     enum { FIRST = sizeof first / sizeof *first };
     const char **words = ddpi_calloc(FIRST + (size_t)argc + 1, sizeof *words);
@@ -237,7 +211,7 @@ static void print_coll_help(void)
     options_print_help(&coll_option_table, stdout);
 }
 
-int coll_main(enum coll_call call, int argc, char **argv, coll_compare *compare)
+int coll_main(enum coll_call call, int argc, char **argv)
 {
     struct ddp_error err;
     struct coll_options options;
@@ -246,12 +220,6 @@ int coll_main(enum coll_call call, int argc, char **argv, coll_compare *compare)
     if (options.help) {
         print_coll_help();
         return 0;
-    }
-    if ((options.mpi || options.gloo) && compare != NULL)
-        return compare(&options, call);
-    if (options.mpi || options.gloo) {
-        ddpi_error_set(&err, DDP_E_INVALID, "this program was built without --mpi and --gloo");
-        return coll_fail(USAGE, &err);
     }
     bool launched = getenv("RANK") != NULL;
     if (options.nproc > 0 && !launched)
