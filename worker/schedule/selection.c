@@ -14,7 +14,7 @@
 
 /* Bytes that take fewer hops by doubling, and no longer for being sent more often than between
  * nodes, or round the ring; measured on two nodes of two ranks, and on two to eight ranks
- * (worker/README.md). */
+ * (docs/benchmarks/collectives.md). */
 enum { FEW_FOR_NODES = 64 * 1024, FEW_FOR_RING = 128 * 1024 };
 
 /* ---- what is possible ---- */
