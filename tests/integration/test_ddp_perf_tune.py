@@ -120,6 +120,12 @@ class Tune(unittest.TestCase):
         self.assertIn('--stepfactor=N', done.stdout)
         self.assertIn('  tune ', self.run_program(BIN / 'ddp-perf', '--help').stdout)
 
+    def test_other_words_are_refused(self):
+        for words, sentence in (((), 'no collective is given'), (('store',), "'store' is neither a collective nor 'tune'")):
+            done = self.run_program(BIN / 'ddp-perf', *words)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(f"ddp-perf: {sentence}; 'ddp-perf --help' lists them", done.stderr)
+
 
 if __name__ == '__main__':
     unittest.main()
