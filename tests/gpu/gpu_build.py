@@ -101,8 +101,8 @@ class Build:
         fatbin = self.made / 'reduce_copy.fatbin'
         run([nvcc, '-fatbin', '-std=c++17', '-O3', '-fmad=false', '-ftz=false', '-prec-div=true',
              '-gencode', f'arch={OLDEST_ARCH},code=[sm_{self.arch},{OLDEST_ARCH}]', '-o', fatbin,
-             ROOT / 'worker/cuda/kernels/reduce_copy.cu'])
-        run([sys.executable, ROOT / 'worker/cuda/kernels/embed.py', fatbin, self.made / 'image.c',
+             ROOT / 'worker/gpu/kernels/reduce_copy.cu'])
+        run([sys.executable, ROOT / 'worker/gpu/kernels/embed.py', fatbin, self.made / 'image.c',
              f'sm_{self.arch}'])
 
     # ---- objects and programs --------------------------------------------------------------
@@ -121,11 +121,11 @@ class Build:
         source = Path(source)
         target = self.object_of(source)
         extra = [self.optimization(source)] + (['-ffp-contract=off'] if source.parent.name == 'reduce' else [])
-        if source == ROOT / 'worker/api/version.c':
+        if source == ROOT / 'worker/ops/api/version.c':
             parts = zip(('MAJOR', 'MINOR', 'PATCH'), project_version().split('.'))
             extra = [f'-DDDPI_VERSION="{project_version()}"',
                      *[f'-DDDPI_VERSION_{name}={part}' for name, part in parts]]
-        if source == ROOT / 'worker/meeting/peer_card.c':
+        if source == ROOT / 'worker/net/meeting/peer_card.c':
             major, minor, _ = map(int, project_version().split('.'))
             extra.append(f'-DDDPI_RELEASE={100 * major + minor}')
         run([self.cc, *self.flags, *extra, '-c', source, '-o', target])
@@ -192,7 +192,7 @@ class Build:
                 self.failed[test.stem] = str(error)
         if self.with_driver:
             reduce = [path for path in library if path.parent.name == 'reduce']
-            self.link('libcuda.so.1', of(driver + base + reduce + [ROOT / 'worker/cuda/driver/driver.c']),
+            self.link('libcuda.so.1', of(driver + base + reduce + [ROOT / 'worker/gpu/driver/driver.c']),
                       '-shared', '-Wl,-soname,libcuda.so.1', '-Wl,-z,nodelete',
                       f'-Wl,--version-script={ROOT / "tests/cuda/libcuda.map"}')
         shutil.copy(ROOT / 'tests/gpu/ddprun.py', self.bin / 'ddprun')
