@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+enum { MAIN_PROGRAM_TRIES = 5 }; /* while another one becomes it */
+
 DDPI_SM_DEFINE(worker, WORKER_STATES);
 
 void worker_proc_init(struct worker_proc *worker, uint32_t local_rank)
@@ -102,17 +104,22 @@ ddp_status worker_proc_started(struct worker_proc *worker, uv_loop_t *loop,
 
 /* Returns a pidfd of the main program, which has got @sig; -1: that is the worker's own process.
  * The worker is not reaped yet, so its pid and its group cannot have been reused; the pid of
- * another process can be, until there is a pidfd. */
+ * another process can be, until there is a pidfd. A shell may start the program meanwhile: then that
+ * is the main one. */
 static int signal_main_program(const struct worker_proc *worker, int sig)
 {
     pid_t pid = main_program_of(worker->pid, sig);
-    int pidfd = pid != worker->pid ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-    if (pidfd >= 0 && main_program_of(worker->pid, sig) == pid) {
-        syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
-        return pidfd;
+    for (int n = 0; n < MAIN_PROGRAM_TRIES && pid != worker->pid; n++) {
+        int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+        pid_t now = main_program_of(worker->pid, sig);
+        if (pidfd >= 0 && now == pid) {
+            syscall(SYS_pidfd_send_signal, pidfd, sig, NULL, 0);
+            return pidfd;
+        }
+        if (pidfd >= 0)
+            close(pidfd);
+        pid = now;
     }
-    if (pidfd >= 0)
-        close(pidfd);
     kill(worker->pid, sig);
     return -1;
 }
