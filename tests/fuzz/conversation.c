@@ -106,7 +106,8 @@ static size_t take_step(struct player *player, const uint8_t *bytes, size_t len)
     free(exact);
     if (step.kind == DDPI_STEP_CLOSE) {
         fuzz_check_error(&err, status);
-        player->dialect->put_farewell(&player->session, &talk->out, status, err.msg);
+        if (player->dialect->put_farewell != NULL)
+            player->dialect->put_farewell(&player->session, &talk->out, status, err.msg);
         talk->closed = true;
         talk->status = status;
         return 0;

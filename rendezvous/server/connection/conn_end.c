@@ -127,7 +127,7 @@ void ddpi_conn_linger(struct ddpi_conn *conn)
 void ddpi_conn_farewell(struct ddpi_conn *conn, ddp_status status, const char *text)
 {
     size_t before = ddpi_buf_len(&conn->out);
-    if (conn->dialect != NULL)
+    if (conn->dialect != NULL && conn->dialect->put_farewell != NULL)
         conn->dialect->put_farewell(&conn->session, &conn->out, status, text);
     ddpi_conn_put_free(conn, before);
 }

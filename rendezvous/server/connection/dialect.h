@@ -65,12 +65,6 @@ struct ddpi_step {
     struct ddpi_message request;
 };
 
-static inline ddp_status ddpi_step_close(struct ddpi_step *step, ddp_status status)
-{
-    step->kind = DDPI_STEP_CLOSE;
-    return status;
-}
-
 static inline ddp_status ddpi_step_more(struct ddpi_step *step, size_t need)
 {
     step->kind = DDPI_STEP_MORE;
@@ -82,8 +76,8 @@ struct ddpi_dialect {
     uint8_t first_byte;
     bool tcpstore; /* its clients are PyTorch's (see kv.h), which cannot authenticate */
 
-    /* What the @len > 0 bytes begin with. DDP_OK except with DDPI_STEP_CLOSE and DENIED;
-     * DDP_E_NOMEM too if @out is full. */
+    /* What the @len > 0 bytes begin with. The status is DDP_OK, or the reason for DDPI_STEP_CLOSE
+     * or DENIED; DDP_E_NOMEM too if @out is full. */
     ddp_status (*next)(struct ddpi_session *session, const uint8_t *bytes, size_t len,
                        struct ddpi_buf *out, struct ddpi_step *ret_step, struct ddp_error *err);
 
@@ -97,7 +91,7 @@ struct ddpi_dialect {
     ddp_status (*put_reply)(struct ddpi_session *session, struct ddpi_buf *out,
                             const struct ddpi_message *reply);
 
-    /* Tell the peer why the connection is about to be closed, if the protocol can. */
+    /* Tell the peer why the connection is about to be closed. NULL: the protocol cannot. */
     void (*put_farewell)(struct ddpi_session *session, struct ddpi_buf *out, ddp_status status,
                          const char *text);
 };

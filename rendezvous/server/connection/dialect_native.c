@@ -11,18 +11,11 @@
 
 enum phase { PREAMBLE, HELLO, PROOF, OPEN };
 
-static ddp_status denied_step(struct ddpi_step *step)
-{
-    step->kind = DDPI_STEP_DENIED;
-    return DDP_E_DENIED;
-}
-
-static ddp_status answered(struct ddpi_step *step, size_t used, bool put, struct ddp_error *err)
+static ddp_status answered(struct ddpi_step *step, bool put, struct ddp_error *err)
 {
     if (!put)
-        return ddpi_step_close(step, ddpi_error_set(err, DDP_E_NOMEM, "no memory for an answer"));
+        return ddpi_error_set(err, DDP_E_NOMEM, "no memory for an answer");
     step->kind = DDPI_STEP_ANSWERED;
-    step->used = used;
     return DDP_OK;
 }
 
@@ -35,24 +28,23 @@ static ddp_status next_preamble(struct ddpi_session *session, const uint8_t *byt
     if (plausible && len < DDPI_PREAMBLE_SIZE)
         return ddpi_step_more(step, DDPI_PREAMBLE_SIZE);
     if (!plausible || !ddpi_preamble_get(bytes, &theirs))
-        return ddpi_step_close(step,
-                               ddpi_error_set(err, DDP_E_PROTOCOL,
-                                              "the first bytes are not those of a ddprun client"));
+        return ddpi_error_set(err, DDP_E_PROTOCOL,
+                              "the first bytes are not those of a ddprun client");
     size_t before = ddpi_buf_len(out);
     bool put = ddpi_preamble_put(out, &ours);
     if (ddpi_version_choose(&ours, &theirs) == 0)
-        return ddpi_step_close(
-            step, ddpi_error_set(
-                      err, DDP_E_PROTOCOL,
-                      "the client speaks protocol versions %u to %u, this server %u to %u",
-                      theirs.version_min, theirs.version_max, ours.version_min, ours.version_max));
+        return ddpi_error_set(err, DDP_E_PROTOCOL,
+                              "the client speaks protocol versions %u to %u, this server %u to %u",
+                              theirs.version_min, theirs.version_max, ours.version_min,
+                              ours.version_max);
     if (put) {
         session->phase = HELLO;
         ddpi_handshake_begin(&session->handshake);
         ddpi_handshake_add(&session->handshake, bytes, DDPI_PREAMBLE_SIZE);
         ddpi_handshake_add(&session->handshake, ddpi_buf_head(out) + before, DDPI_PREAMBLE_SIZE);
     }
-    return answered(step, DDPI_PREAMBLE_SIZE, put, err);
+    step->used = DDPI_PREAMBLE_SIZE;
+    return answered(step, put, err);
 }
 
 /* Write the proof at the end of the WELCOME that begins @before bytes after the head of @out; all
@@ -64,14 +56,8 @@ static void prove(struct ddpi_session *session, struct ddpi_buf *out, size_t bef
     ddpi_handshake_add(&session->handshake, ddpi_buf_head(out) + before, end - before);
     ddpi_handshake_prove(&session->handshake, DDPI_SIDE_SERVER, proof);
     ddpi_buf_truncate(out, end);
-    (void)ddpi_buf_append(out, proof,
-                          sizeof proof); /* cannot fail: it takes the place of what was there */
+    (void)ddpi_buf_append(out, proof, sizeof proof); /* cannot fail: there is room */
     ddpi_seals_begin(&session->seals, &session->handshake, DDPI_SIDE_SERVER);
-}
-
-static uint32_t larger(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
 }
 
 /* An agent of no job may write keys of rounds, so it is told at least their limits. */
@@ -79,12 +65,14 @@ static bool put_welcome(struct ddpi_session *session, uint64_t id, struct ddpi_b
 {
     const struct ddpi_identity *identity = &session->identity;
     bool agent = identity->job[0] == '\0' && identity->role == DDPI_ROLE_AGENT;
-    uint32_t least_key = agent ? DDPI_KV_RESERVED_KEY_MAX : 0;
-    uint32_t least_value = agent ? DDPI_KV_RESERVED_VALUE_MAX : 0;
-    struct ddpi_welcome welcome = {.key_max = larger(session->limits->key_len, least_key),
-                                   .value_max = larger(session->limits->value_len, least_value),
+    struct ddpi_welcome welcome = {.key_max = session->limits->key_len,
+                                   .value_max = session->limits->value_len,
                                    .many_max = session->limits->keys_per_wait,
                                    .incarnation = session->incarnation};
+    if (agent && welcome.key_max < DDPI_KV_RESERVED_KEY_MAX)
+        welcome.key_max = DDPI_KV_RESERVED_KEY_MAX;
+    if (agent && welcome.value_max < DDPI_KV_RESERVED_VALUE_MAX)
+        welcome.value_max = DDPI_KV_RESERVED_VALUE_MAX;
     size_t before = ddpi_buf_len(out);
     if (!ddpi_welcome_put(out, id, &welcome))
         return false;
@@ -96,16 +84,15 @@ static bool put_welcome(struct ddpi_session *session, uint64_t id, struct ddpi_b
     return true;
 }
 
-static ddp_status finish_handshake(struct ddpi_session *session, uint64_t id, size_t used,
-                                   struct ddpi_buf *out, struct ddpi_step *step,
-                                   struct ddp_error *err)
+static ddp_status finish_handshake(struct ddpi_session *session, uint64_t id, struct ddpi_buf *out,
+                                   struct ddpi_step *step, struct ddp_error *err)
 {
     ddp_status status = ddpi_session_admit(session, err);
     if (status != DDP_OK && session->identity.proven)
         ddpi_seals_begin(&session->seals, &session->handshake, DDPI_SIDE_SERVER);
     if (status != DDP_OK)
-        return ddpi_step_close(step, status);
-    return answered(step, used, put_welcome(session, id, out), err);
+        return status;
+    return answered(step, put_welcome(session, id, out), err);
 }
 
 static bool put_challenge(struct ddpi_session *session, const struct ddpi_frame *frame,
@@ -127,7 +114,6 @@ static bool put_challenge(struct ddpi_session *session, const struct ddpi_frame 
 static ddp_status check_hello(const struct ddpi_session *session, const struct ddpi_hello *hello,
                               struct ddp_error *err)
 {
-    const struct ddpi_credential *token = session->gate->token;
     if (session->needs_tls)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "this server speaks TLS with other machines: give --tls, or set "
@@ -135,20 +121,18 @@ static ddp_status check_hello(const struct ddpi_session *session, const struct d
     if (hello->auth == DDPI_AUTH_NONE && session->must_authenticate && session->other_user)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "without a token, this server admits only processes of its own user "
-                              "and of root, and this "
-                              "process belongs to another user; give its token, --token-file=FILE, "
-                              "or start the server "
-                              "with --trust-local-users");
+                              "and of root, and this process belongs to another user; give its "
+                              "token, --token-file=FILE, or start the server with "
+                              "--trust-local-users");
     if (hello->auth == DDPI_AUTH_NONE && session->must_authenticate)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "this server requires authentication with its token: give "
                               "--token-file=FILE, or set DDPRUN_TOKEN_FILE");
-    if (hello->auth == DDPI_AUTH_HMAC && token == NULL)
+    if (hello->auth == DDPI_AUTH_HMAC && session->gate->token == NULL)
         return ddpi_error_set(
             err, DDP_E_DENIED,
             "this server has no token, so it can neither check the client's nor prove that it is "
-            "the "
-            "right server; give it the token, or connect without one (--no-auth)");
+            "the right server; give it the token, or connect without one (--no-auth)");
     if (hello->auth != DDPI_AUTH_NONE && hello->auth != DDPI_AUTH_HMAC)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "this server does not know the authentication method %u",
@@ -162,16 +146,15 @@ static ddp_status finish_hello(struct ddpi_session *session, const struct ddpi_f
 {
     struct ddpi_hello hello;
     if (!ddpi_hello_get(bytes + DDPI_FRAME_HEADER_SIZE, frame->payload_len, &hello))
-        return ddpi_step_close(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed HELLO"));
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed HELLO");
     ddp_status status = check_hello(session, &hello, err);
     if (status != DDP_OK)
-        return ddpi_step_close(step, status);
+        return status;
     session->identity = hello.identity;
     memcpy(session->vouches_for, hello.vouches_for, sizeof session->vouches_for);
-    size_t used = DDPI_FRAME_HEADER_SIZE + frame->payload_len;
     if (hello.auth == DDPI_AUTH_NONE)
-        return finish_handshake(session, frame->id, used, out, step, err);
-    return answered(step, used, put_challenge(session, frame, bytes, out), err);
+        return finish_handshake(session, frame->id, out, step, err);
+    return answered(step, put_challenge(session, frame, bytes, out), err);
 }
 
 static ddp_status finish_proof(struct ddpi_session *session, const struct ddpi_frame *frame,
@@ -181,25 +164,24 @@ static ddp_status finish_proof(struct ddpi_session *session, const struct ddpi_f
     uint8_t proof[DDPI_PROOF_SIZE];
     struct ddpi_identity *identity = &session->identity;
     if (!ddpi_proof_get(bytes + DDPI_FRAME_HEADER_SIZE, frame->payload_len, proof))
-        return ddpi_step_close(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed PROOF"));
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed PROOF");
     identity->store = session->incarnation;
     ddp_status status =
         ddpi_credential_key(session->gate->token, identity, session->handshake.key, err);
     if (status != DDP_OK)
-        return ddpi_step_close(step, status);
+        return status;
     if (!ddpi_handshake_check(&session->handshake, DDPI_SIDE_CLIENT, proof)) {
-        ddpi_error_set(err, DDP_E_DENIED,
-                       "it claimed to be %s of job '%s' in epoch %llu, but its key does not match: "
-                       "its token differs from that of this server, or its key is for another "
-                       "identity; 'ddpctl token show-path' here prints the file to copy there",
-                       ddpi_role_name(identity->role), identity->job,
-                       (unsigned long long)identity->epoch);
-        return denied_step(step);
+        step->kind = DDPI_STEP_DENIED;
+        return ddpi_error_set(
+            err, DDP_E_DENIED,
+            "it claimed to be %s of job '%s' in epoch %llu, but its key does not match: its token "
+            "differs from that of this server, or its key is for another identity; 'ddpctl token "
+            "show-path' here prints the file to copy there",
+            ddpi_role_name(identity->role), identity->job, (unsigned long long)identity->epoch);
     }
     identity->proven = true;
     ddpi_handshake_add(&session->handshake, bytes, DDPI_FRAME_HEADER_SIZE + frame->payload_len);
-    return finish_handshake(session, frame->id, DDPI_FRAME_HEADER_SIZE + frame->payload_len, out,
-                            step, err);
+    return finish_handshake(session, frame->id, out, step, err);
 }
 
 static bool put_refusal(struct ddpi_session *session, struct ddpi_buf *out, uint8_t type,
@@ -217,23 +199,21 @@ static ddp_status finish_request(struct ddpi_session *session, const struct ddpi
 {
     struct ddp_error why;
     size_t size = DDPI_FRAME_HEADER_SIZE + frame->payload_len;
-    size_t used = size + ddpi_seals_size(&session->seals);
     if (session->seals.on && !ddpi_seals_check(&session->seals, bytes, size)) {
-        ddpi_error_set(err, DDP_E_DENIED,
-                       "a frame of type %u failed its integrity check: it was changed, dropped or "
-                       "repeated on the way",
-                       frame->type);
-        return denied_step(step);
+        step->kind = DDPI_STEP_DENIED;
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "a frame of type %u failed its integrity check: it was changed, "
+                              "dropped or repeated on the way",
+                              frame->type);
     }
     ddp_status status =
         ddpi_request_get(frame, bytes + DDPI_FRAME_HEADER_SIZE, &step->request, &why);
     if (status == DDP_E_LIMIT) /* the frame is well-formed: only this request fails */
-        return answered(step, used,
-                        put_refusal(session, out, frame->type, frame->id, status, why.msg), err);
+        return answered(step, put_refusal(session, out, frame->type, frame->id, status, why.msg),
+                        err);
     if (status != DDP_OK)
-        return ddpi_step_close(step, ddpi_error_set(err, status, "%s", why.msg));
+        return ddpi_error_set(err, status, "%s", why.msg);
     step->kind = DDPI_STEP_REQUEST;
-    step->used = used;
     return DDP_OK;
 }
 
@@ -261,21 +241,19 @@ static ddp_status next_frame(struct ddpi_session *session, const uint8_t *bytes,
     if (len < DDPI_FRAME_HEADER_SIZE)
         return ddpi_step_more(step, DDPI_FRAME_HEADER_SIZE);
     if (!ddpi_frame_get(bytes, &frame))
-        return ddpi_step_close(step,
-                               ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed frame header"));
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed frame header");
     size_t max = 0;
     ddp_status status = payload_max(session, &frame, &max, err);
     if (status != DDP_OK)
-        return ddpi_step_close(step, status);
+        return status;
     if (frame.payload_len > max)
-        return ddpi_step_close(step,
-                               ddpi_error_set(err, DDP_E_LIMIT,
-                                              "a frame of type %u with %u bytes; at most %zu are "
-                                              "allowed",
-                                              frame.type, frame.payload_len, max));
+        return ddpi_error_set(err, DDP_E_LIMIT,
+                              "a frame of type %u with %u bytes; at most %zu are allowed",
+                              frame.type, frame.payload_len, max);
     size_t need = DDPI_FRAME_HEADER_SIZE + frame.payload_len + ddpi_seals_size(&session->seals);
     if (len < need)
         return ddpi_step_more(step, need);
+    step->used = need;
     static ddp_status (*const finish[])(
         struct ddpi_session * session, const struct ddpi_frame *frame, const uint8_t *bytes,
         struct ddpi_buf *out, struct ddpi_step *step, struct ddp_error *err) = {
@@ -286,7 +264,7 @@ static ddp_status next_frame(struct ddpi_session *session, const uint8_t *bytes,
 static ddp_status native_next(struct ddpi_session *session, const uint8_t *bytes, size_t len,
                               struct ddpi_buf *out, struct ddpi_step *step, struct ddp_error *err)
 {
-    *step = (struct ddpi_step){0};
+    *step = (struct ddpi_step){.kind = DDPI_STEP_CLOSE};
     return session->phase == PREAMBLE ? next_preamble(session, bytes, len, out, step, err)
                                       : next_frame(session, bytes, len, out, step, err);
 }

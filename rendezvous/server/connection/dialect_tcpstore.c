@@ -63,14 +63,13 @@ static ddp_status next_hello(struct ddpi_session *session, const uint8_t *bytes,
 {
     size_t there = len < DDPI_TCPSTORE_HELLO_SIZE ? len : DDPI_TCPSTORE_HELLO_SIZE;
     if (memcmp(bytes, DDPI_TCPSTORE_HELLO, there) != 0)
-        return ddpi_step_close(step, ddpi_error_set(err, DDP_E_PROTOCOL,
-                                                    "the first bytes are not those of PyTorch's "
-                                                    "TCPStore"));
+        return ddpi_error_set(err, DDP_E_PROTOCOL,
+                              "the first bytes are not those of PyTorch's TCPStore");
     if (there < DDPI_TCPSTORE_HELLO_SIZE)
         return ddpi_step_more(step, DDPI_TCPSTORE_HELLO_SIZE);
     ddp_status status = ddpi_session_admit(session, err);
     if (status != DDP_OK)
-        return ddpi_step_close(step, status);
+        return status;
     session->phase = OPEN;
     session->open = true;
     step->kind = DDPI_STEP_ANSWERED;
@@ -93,9 +92,8 @@ static ddp_status begin_request(struct ddpi_session *session, const struct row *
         return ddpi_step_more(step, LIST_HEADER);
     uint64_t count = number_at(bytes + 1);
     if (count > max)
-        return ddpi_step_close(
-            step, ddpi_error_set(err, DDP_E_LIMIT, "%s of %llu keys; at most %llu are allowed",
-                                 row->name, (unsigned long long)count, (unsigned long long)max));
+        return ddpi_error_set(err, DDP_E_LIMIT, "%s of %llu keys; at most %llu are allowed",
+                              row->name, (unsigned long long)count, (unsigned long long)max);
     session->strings = (uint32_t)count * (row->strings == PAIRS ? 2 : 1);
     session->scanned = LIST_HEADER;
     return DDP_OK;
@@ -123,19 +121,14 @@ static ddp_status scan_strings(struct ddpi_session *session, const struct row *r
         uint64_t max =
             is_key ? session->limits->tcpstore_key_len : session->limits->tcpstore_value_len;
         if (string_len > max)
-            return ddpi_step_close(step, ddpi_error_set(err, DDP_E_LIMIT,
-                                                        "%s with a %s of %llu bytes; at most %llu "
-                                                        "are allowed",
-                                                        row->name, is_key ? "key" : "value",
-                                                        (unsigned long long)string_len,
-                                                        (unsigned long long)max));
+            return ddpi_error_set(
+                err, DDP_E_LIMIT, "%s with a %s of %llu bytes; at most %llu are allowed", row->name,
+                is_key ? "key" : "value", (unsigned long long)string_len, (unsigned long long)max);
         least += string_len;
         if (least > DDPI_TCPSTORE_REQUEST_MAX)
-            return ddpi_step_close(step,
-                                   ddpi_error_set(err, DDP_E_LIMIT,
-                                                  "%s of %zu bytes or more; at most %u are "
-                                                  "allowed",
-                                                  row->name, least, DDPI_TCPSTORE_REQUEST_MAX));
+            return ddpi_error_set(err, DDP_E_LIMIT,
+                                  "%s of %zu bytes or more; at most %u are allowed", row->name,
+                                  least, DDPI_TCPSTORE_REQUEST_MAX);
         if (len - session->scanned - LEN_SIZE < string_len)
             return ddpi_step_more(step, least);
         session->scanned += LEN_SIZE + string_len;
@@ -186,29 +179,28 @@ static ddp_status finish_request(const struct row *row, const uint8_t *bytes, si
         return DDP_OK;
     }
     if (row == &rows[DDPI_TCPSTORE_VALIDATE])
-        return ddpi_step_close(step, ddpi_error_set(err, DDP_E_PROTOCOL, "a second VALIDATE"));
-    step->kind = DDPI_STEP_ANSWERED;
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "a second VALIDATE");
     if (!ddpi_buf_append(out, bytes + 1, TAIL_NONCE))
-        return ddpi_step_close(step, ddpi_error_set(err, DDP_E_NOMEM, "no memory for an answer"));
+        return ddpi_error_set(err, DDP_E_NOMEM, "no memory for an answer");
+    step->kind = DDPI_STEP_ANSWERED;
     return DDP_OK;
 }
 
 static ddp_status tcpstore_next(struct ddpi_session *session, const uint8_t *bytes, size_t len,
                                 struct ddpi_buf *out, struct ddpi_step *step, struct ddp_error *err)
 {
-    *step = (struct ddpi_step){.kind = DDPI_STEP_REQUEST};
+    *step = (struct ddpi_step){.kind = DDPI_STEP_CLOSE};
     if (session->phase == HELLO)
         return next_hello(session, bytes, len, step, err);
     if (bytes[0] >= DDPI_TCPSTORE_TYPES)
-        return ddpi_step_close(
-            step, ddpi_error_set(err, DDP_E_PROTOCOL, "no operation has the type %u", bytes[0]));
+        return ddpi_error_set(err, DDP_E_PROTOCOL, "no operation has the type %u", bytes[0]);
     const struct row *row = &rows[bytes[0]];
     ddp_status status = DDP_OK;
     if (session->scanned == 0)
         status = begin_request(session, row, bytes, len, step, err);
-    if (status == DDP_OK && step->kind == DDPI_STEP_REQUEST)
+    if (status == DDP_OK && step->kind != DDPI_STEP_MORE)
         status = scan_strings(session, row, bytes, len, step, err);
-    if (status != DDP_OK || step->kind != DDPI_STEP_REQUEST)
+    if (status != DDP_OK || step->kind == DDPI_STEP_MORE)
         return status;
     size_t whole = session->scanned + row->tail;
     session->scanned = 0;
@@ -221,13 +213,6 @@ static bool put_string(struct ddpi_buf *out, struct ddpi_bytes string)
 {
     return ddpi_buf_reserve(out, LEN_SIZE + string.len) != NULL &&
            ddpi_buf_put_u64(out, string.len) && ddpi_buf_append(out, string.data, string.len);
-}
-
-static bool put_nothing(struct ddpi_buf *out, const struct ddpi_message *reply)
-{
-    (void)out;
-    (void)reply;
-    return true;
 }
 
 static bool put_value(struct ddpi_buf *out, const struct ddpi_message *reply)
@@ -276,19 +261,18 @@ static bool put_list(struct ddpi_buf *out, const struct ddpi_message *reply)
     return fits;
 }
 
+/* An operation without a row has an empty reply. */
 struct reply_row {
     bool (*put)(struct ddpi_buf *out, const struct ddpi_message *reply);
     bool may_miss; /* the protocol can express DDP_E_NOT_FOUND */
 };
 
 static const struct reply_row replies[DDPI_OP_COUNT] = {
-    [DDPI_OP_SET] = {put_nothing, false},       [DDPI_OP_COMPARE_SET] = {put_value, false},
-    [DDPI_OP_TRY_GET] = {put_value, true},      [DDPI_OP_ADD_WRAP] = {put_number, false},
-    [DDPI_OP_CHECK] = {put_ready, true},        [DDPI_OP_WAIT_EACH] = {put_ready, false},
-    [DDPI_OP_COUNT_KEYS] = {put_number, false}, [DDPI_OP_DELETE] = {put_deleted, true},
-    [DDPI_OP_APPEND] = {put_nothing, false},    [DDPI_OP_GET_MANY] = {put_value, false},
-    [DDPI_OP_SET_MANY] = {put_nothing, false},  [DDPI_OP_CANCEL] = {put_cancelled, false},
-    [DDPI_OP_PUSH] = {put_nothing, false},      [DDPI_OP_POP] = {put_popped, false},
+    [DDPI_OP_COMPARE_SET] = {put_value, false}, [DDPI_OP_TRY_GET] = {put_value, true},
+    [DDPI_OP_ADD_WRAP] = {put_number, false},   [DDPI_OP_CHECK] = {put_ready, true},
+    [DDPI_OP_WAIT_EACH] = {put_ready, false},   [DDPI_OP_COUNT_KEYS] = {put_number, false},
+    [DDPI_OP_DELETE] = {put_deleted, true},     [DDPI_OP_GET_MANY] = {put_value, false},
+    [DDPI_OP_CANCEL] = {put_cancelled, false},  [DDPI_OP_POP] = {put_popped, false},
     [DDPI_OP_QUEUE_LEN] = {put_number, false},  [DDPI_OP_LIST] = {put_list, false},
     [DDPI_OP_ARRIVE] = {put_ready, false},
 };
@@ -300,16 +284,7 @@ static ddp_status tcpstore_put_reply(struct ddpi_session *session, struct ddpi_b
     const struct reply_row *row = &replies[reply->op];
     if (reply->status != DDP_OK && !(reply->status == DDP_E_NOT_FOUND && row->may_miss))
         return DDP_E_CLOSED;
-    return row->put(out, reply) ? DDP_OK : DDP_E_NOMEM;
-}
-
-static void tcpstore_put_farewell(struct ddpi_session *session, struct ddpi_buf *out,
-                                  ddp_status status, const char *text)
-{
-    (void)session; /* the protocol has no such message */
-    (void)out;
-    (void)status;
-    (void)text;
+    return row->put == NULL || row->put(out, reply) ? DDP_OK : DDP_E_NOMEM;
 }
 
 const struct ddpi_dialect ddpi_dialect_tcpstore = {
@@ -317,5 +292,4 @@ const struct ddpi_dialect ddpi_dialect_tcpstore = {
     .tcpstore = true,
     .next = tcpstore_next,
     .put_reply = tcpstore_put_reply,
-    .put_farewell = tcpstore_put_farewell,
 };
