@@ -19,9 +19,10 @@
 bool ddpi_server_on_fault(void *owner, const struct ddpi_conn *conn)
 {
     struct ddpi_server *server = owner;
-    return ddpi_refusals_count(&server->refusals, conn->denied       ? REFUSAL_denied
-                                                  : conn->overloaded ? REFUSAL_overloaded
-                                                                     : REFUSAL_dismissed);
+    static const enum ddpi_refusal kinds[] = {[DDPI_FAULT_RULE] = REFUSAL_dismissed,
+                                              [DDPI_FAULT_DENIED] = REFUSAL_denied,
+                                              [DDPI_FAULT_OVERLOAD] = REFUSAL_overloaded};
+    return ddpi_refusals_count(&server->refusals, kinds[conn->fault]);
 }
 
 void ddpi_server_on_shed(void *owner)
@@ -185,7 +186,7 @@ void ddpi_server_on_connected(void *owner, const struct ddpi_listener *listener,
         deny_other_user(server, fd, &peer);
     } else if (is_throttled(server, &peer) &&
                !ddpi_failure_rate_permits(&server->admission.failures, &address,
-                                          uv_now(server->env.loop))) {
+                                          uv_now(server->shared.loop))) {
         refuse_throttled(server, fd, &peer);
     } else if (full && server->admission.half_open_count == 0) {
         refuse_full(server, fd);
@@ -274,7 +275,8 @@ void ddpi_server_left(struct ddpi_server *server, struct ddpi_conn *conn)
 {
     const struct ddpi_address address = charged_address(&conn->peer);
     if (!ddpi_list_empty(&conn->of_half_open) && is_throttled(server, &conn->peer))
-        ddpi_failure_rate_charge(&server->admission.failures, &address, uv_now(server->env.loop));
+        ddpi_failure_rate_charge(&server->admission.failures, &address,
+                                 uv_now(server->shared.loop));
     if (conn->vouches)
         ddpi_vouch_remove(&server->admission.vouching, &conn->peer.address,
                           conn->session.vouches_for);

@@ -171,7 +171,7 @@ ddp_status ddpi_server_open_port(struct ddpi_server *server, struct ddpi_conn *c
     status = ddpi_listeners_check_room(&server->listeners, err);
     if (status != DDP_OK)
         return status;
-    ddpi_conn_local_host(conn, host, sizeof host);
+    ddpi_stream_local_host(&conn->stream, host, sizeof host);
     at.host = host;
     const struct ddpi_listener *listener;
     status = ddpi_listeners_add(&server->listeners, &at, &listener, err);

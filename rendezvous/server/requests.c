@@ -58,7 +58,7 @@ static void answer_client(struct ddpi_conn *conn, const struct ddpi_message *req
     ddpi_conn_reply(conn, reply);
 }
 
-void ddpi_server_on_request(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request)
+bool ddpi_server_on_request(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request)
 {
     struct ddpi_server *server = owner;
     struct ddpi_message reply = {0};
@@ -75,10 +75,15 @@ void ddpi_server_on_request(void *owner, struct ddpi_conn *conn, const struct dd
         answer_client(conn, request, &reply, status, &err);
     } else {
         uint64_t before = server->turn.changes;
-        ddpi_kv_apply(server->kv, &conn->client, request, uv_now(server->env.loop));
+        ddpi_kv_apply(server->kv, &conn->client, request, uv_now(server->shared.loop));
         conn->must_wait =
             server->turn.changes != before && ddpi_server_is_behind(server, request->value.len);
     }
+    if (conn->client.nworks == 0 && !conn->must_wait)
+        return true;
+    if (ddpi_list_empty(&conn->of_held))
+        ddpi_list_append(&server->requests.held, &conn->of_held);
+    return false;
 }
 
 void ddpi_server_on_reply(void *ctx, struct ddpi_kv_client *client,
@@ -89,13 +94,6 @@ void ddpi_server_on_reply(void *ctx, struct ddpi_kv_client *client,
         ddpi_log(&server->log, DDPI_LOG_WARN, "refused a %s: %.*s", ddpi_op_name(reply->op),
                  (int)reply->text.len, (const char *)reply->text.data);
     ddpi_conn_reply(ddpi_container_of(client, struct ddpi_conn, client), reply);
-}
-
-void ddpi_server_on_held(void *owner, struct ddpi_conn *conn)
-{
-    struct ddpi_server *server = owner;
-    if (ddpi_list_empty(&conn->of_held))
-        ddpi_list_append(&server->requests.held, &conn->of_held);
 }
 
 void ddpi_server_on_dirty(void *owner, struct ddpi_conn *conn)

@@ -7,11 +7,10 @@
 #include "server_state.h"
 
 /* Hooks of connections. */
-void ddpi_server_on_request(void *owner, struct ddpi_conn *conn,
+bool ddpi_server_on_request(void *owner, struct ddpi_conn *conn,
                             const struct ddpi_message *request);
 void ddpi_server_on_ahead(void *owner, struct ddpi_conn *conn, const struct ddpi_bytes *keys,
                           size_t count);
-void ddpi_server_on_held(void *owner, struct ddpi_conn *conn);
 void ddpi_server_on_dirty(void *owner, struct ddpi_conn *conn);
 
 /* The reply hook of the core. */

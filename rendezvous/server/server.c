@@ -53,7 +53,7 @@ static void server_maybe_closed(struct ddpi_server *server)
     ddpi_vouch_finish(&server->admission.vouching);
     ddpi_failure_rate_finish(&server->admission.failures);
     ddpi_owners_finish(&server->admission.owners);
-    ddpi_tls_engine_destroy(server->tls);
+    ddpi_tls_engine_destroy(server->shared.tls);
     ddpi_wipe(&server->token, sizeof server->token);
     ddpi_free(server);
     if (closed.call != NULL)
@@ -96,7 +96,7 @@ void ddpi_server_close(struct ddpi_server *server, void (*cb)(void *ctx), void *
     ddpi_list_for_each_safe (node, &server->conns) {
         struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_server);
         if (may_answer)
-            ddpi_conn_free_output(conn);
+            ddpi_stream_free_all(&conn->stream);
         ddpi_conn_close(conn, DDP_E_CLOSED, "the server is shutting down");
     }
     ddpi_listeners_close_all(&server->listeners);
@@ -107,7 +107,7 @@ static void on_conn_gone(void *owner, struct ddpi_conn *conn)
 {
     struct ddpi_server *server = owner;
     ddpi_server_left(server, conn);
-    if (conn->peer_ended)
+    if (conn->stream.peer == DDPI_PEER_ENDED)
         ddpi_kv_client_dead(server->kv, &conn->client);
     ddpi_kv_client_gone(server->kv, &conn->client);
     ddpi_kv_scope_put(server->kv, conn->client.scope);
@@ -189,7 +189,7 @@ uint16_t ddpi_server_port(const struct ddpi_server *server)
 
 static void init_env(struct ddpi_server *server, uv_loop_t *loop)
 {
-    server->env.loop = loop;
+    server->shared.loop = loop;
     server->env.log = &server->log;
     server->env.owner = server;
     server->env.admit = ddpi_server_on_admit;
@@ -198,12 +198,9 @@ static void init_env(struct ddpi_server *server, uv_loop_t *loop)
     server->env.request = ddpi_server_on_request;
     server->env.settle = on_settle;
     server->env.dirty = ddpi_server_on_dirty;
-    server->env.held = ddpi_server_on_held;
     server->env.gone = on_conn_gone;
     server->env.closed = on_conn_closed;
     server->env.shared = &server->shared;
-    server->env.scratch = server->scratch;
-    server->env.scratch_size = sizeof server->scratch;
     server->refusals.loop = loop;
     server->refusals.log = &server->log;
     server->listeners.gate = &server->env.gate;
@@ -327,9 +324,8 @@ static ddp_status load_tls(struct ddpi_server *server, const struct ddpi_server_
     if (options->tls && options->auth == DDPI_SERVER_AUTH_NEVER)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--tls needs the token, and --no-auth disables it; leave one out");
-    ddp_status status = options->tls ? ddpi_tls_engine_create(&server->tls, err) : DDP_OK;
-    server->env.tls = server->tls;
-    server->listeners.tls = server->tls != NULL;
+    ddp_status status = options->tls ? ddpi_tls_engine_create(&server->shared.tls, err) : DDP_OK;
+    server->listeners.tls = server->shared.tls != NULL;
     return status;
 }
 
@@ -364,7 +360,7 @@ ddp_status ddpi_server_create_unbound(uv_loop_t *loop, const struct ddpi_server_
     if (status != DDP_OK) {
         ddpi_round_keys_destroy(server->rounds);
         ddpi_kv_destroy(server->kv);
-        ddpi_tls_engine_destroy(server->tls);
+        ddpi_tls_engine_destroy(server->shared.tls);
         ddpi_wipe(&server->token, sizeof server->token);
         ddpi_free(server);
         return status;
@@ -422,13 +418,13 @@ void ddpi_server_stand_in(struct ddpi_server *server)
 ddp_status ddpi_server_restore(struct ddpi_server *server, const struct ddpi_mutation *mutation,
                                struct ddp_error *err)
 {
-    return ddpi_kv_restore(server->kv, mutation, uv_now(server->env.loop), err);
+    return ddpi_kv_restore(server->kv, mutation, uv_now(server->shared.loop), err);
 }
 
 void ddpi_server_restore_mark(struct ddpi_server *server, const struct ddpi_mark *mark)
 {
-    uv_update_time(server->env.loop); /* loading can take long */
-    ddpi_kv_restore_mark(server->kv, mark, uv_now(server->env.loop));
+    uv_update_time(server->shared.loop); /* loading can take long */
+    ddpi_kv_restore_mark(server->kv, mark, uv_now(server->shared.loop));
     server->env.incarnation = mark->incarnation;
     ddpi_round_keys_restore(server->rounds);
     server->reclaim.pending = true;

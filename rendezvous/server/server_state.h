@@ -15,9 +15,6 @@
 #include "sink.h"
 #include "vouching.h"
 
-/* Bounds how much work one connection can cause in one turn by what it sends. */
-enum { DDPI_SERVER_SCRATCH = 4 * 1024 };
-
 /* Called once, then cleared. NULL: not set. */
 struct server_callback {
     void (*call)(void *ctx);
@@ -27,13 +24,12 @@ struct server_callback {
 struct ddpi_server {
     struct ddpi_log log;
     struct ddpi_conn_env env;
-    struct ddpi_conn_shared shared;
+    struct ddpi_stream_shared shared;
     struct ddpi_kv *kv;
     struct ddpi_round_keys *rounds;
     struct ddpi_listeners listeners;
     struct ddpi_refusals refusals;
     struct ddpi_list conns;       /* ddpi_conn::of_server */
-    struct ddpi_tls_engine *tls;  /* NULL: none; env.tls is the same */
     struct ddpi_credential token; /* env.gate points here if there is one */
     void (*rounds_elsewhere)(void *ctx, struct ddpi_bytes key, bool set); /* or NULL */
     void *rounds_ctx;
@@ -100,8 +96,6 @@ struct ddpi_server {
         size_t most_held; /* bytes in use since memory was last given back */
         size_t most_keys; /* of these, in keys */
     } turn;
-
-    char scratch[DDPI_SERVER_SCRATCH];
 };
 
 #endif

@@ -81,13 +81,13 @@ static void commit_failed(struct ddpi_server *server, const struct ddp_error *wh
         ddpi_log(&server->log, DDPI_LOG_ERROR, "%s", why->msg);
 }
 
-/* Calls @act for each connection that has output. */
-static void for_outputs(struct ddpi_server *server, void (*act)(struct ddpi_conn *))
+/* Calls @act for each stream that has output. */
+static void for_outputs(struct ddpi_server *server, void (*act)(struct ddpi_stream *))
 {
     ddpi_list_for_each (node, &server->requests.dirty)
-        act(ddpi_container_of(node, struct ddpi_conn, of_dirty));
+        act(&ddpi_container_of(node, struct ddpi_conn, of_dirty)->stream);
     ddpi_list_for_each (node, &server->requests.withheld)
-        act(ddpi_container_of(node, struct ddpi_conn, of_dirty));
+        act(&ddpi_container_of(node, struct ddpi_conn, of_dirty)->stream);
 }
 
 static void on_committed(void *ctx, const struct ddp_error *why)
@@ -103,7 +103,7 @@ static void on_committed(void *ctx, const struct ddp_error *why)
         ddpi_server_turn_again(server);
     if (server->turn.beginning)
         return; /* all output may leave: the caller goes on */
-    for_outputs(server, ddpi_conn_free_covered);
+    for_outputs(server, ddpi_stream_free_covered);
     ddpi_list_move_all(&server->requests.dirty, &server->requests.withheld);
     ddpi_server_settle(server);
 }
@@ -119,7 +119,7 @@ void ddpi_server_commit(struct ddpi_server *server)
     server->turn.sink.commit(server->turn.sink.ctx, &mark, done);
     server->turn.beginning = false;
     if (server->turn.committing)
-        for_outputs(server, ddpi_conn_cover_output);
+        for_outputs(server, ddpi_stream_cover);
 }
 
 /* ---- output ---- */
@@ -148,10 +148,10 @@ static void flush_connections(struct ddpi_server *server)
             ddpi_container_of(server->requests.dirty.next, struct ddpi_conn, of_dirty);
         ddpi_list_remove(&conn->of_dirty);
         if (all)
-            ddpi_conn_free_output(conn);
+            ddpi_stream_free_all(&conn->stream);
         if (may)
             ddpi_conn_flush(conn);
-        if (!may || ddpi_conn_withholds(conn)) {
+        if (!may || ddpi_stream_withholds(&conn->stream)) {
             ddpi_list_remove(&conn->of_dirty);
             ddpi_list_append(&server->requests.withheld, &conn->of_dirty);
         }
@@ -176,7 +176,7 @@ static void update_expiry(struct ddpi_server *server)
     if (at == server->turn.expiry_at)
         return;
     server->turn.expiry_at = at;
-    uint64_t now = uv_now(server->env.loop);
+    uint64_t now = uv_now(server->shared.loop);
     if (at == UINT64_MAX)
         uv_timer_stop(&server->turn.expiry);
     else
@@ -196,7 +196,7 @@ static bool is_drained(const struct ddpi_server *server)
     if (stats.waits > 0 || stats.works > 0 || server->turn.committing)
         return false;
     ddpi_list_for_each (node, &server->conns)
-        if (ddpi_conn_queued(ddpi_container_of(node, struct ddpi_conn, of_server)) > 0)
+        if (ddpi_stream_queued(&ddpi_container_of(node, struct ddpi_conn, of_server)->stream) > 0)
             return false;
     return true;
 }
@@ -237,7 +237,7 @@ void ddpi_server_settle(struct ddpi_server *server)
     if (server->closing)
         return;
     if (!server->draining) /* a server that is about to end starts nothing */
-        ddpi_round_keys_act(server->rounds, uv_now(server->env.loop));
+        ddpi_round_keys_act(server->rounds, uv_now(server->shared.loop));
     if (ddpi_server_make_room(server))
         ddpi_server_turn_again(server);
     ddpi_server_commit(server);
@@ -264,14 +264,14 @@ static void expire(struct ddpi_server *server)
         return;
     server->turn.expiry_due = false;
     ddpi_kv_grant_work(server->kv); /* independent of the requests of this turn */
-    ddpi_kv_expire(server->kv, uv_now(server->env.loop));
+    ddpi_kv_expire(server->kv, uv_now(server->shared.loop));
 }
 
 /* Continue requests that were put off, and the connections that wait for them. */
 static void work(struct ddpi_server *server)
 {
     ddpi_kv_grant_work(server->kv);
-    ddpi_kv_work(server->kv, uv_now(server->env.loop));
+    ddpi_kv_work(server->kv, uv_now(server->shared.loop));
     server->turn.release_due = false;
     ddpi_list_for_each_safe (node, &server->requests.held) {
         struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_held);
@@ -332,10 +332,10 @@ static void on_before_io(uv_prepare_t *prepare)
 void ddpi_server_turn_start(struct ddpi_server *server)
 {
     server->turn.expiry_at = UINT64_MAX;
-    uv_timer_init(server->env.loop, &server->turn.expiry);
-    uv_check_init(server->env.loop, &server->turn.after_io);
-    uv_prepare_init(server->env.loop, &server->turn.before_io);
-    uv_idle_init(server->env.loop, &server->turn.no_sleep);
+    uv_timer_init(server->shared.loop, &server->turn.expiry);
+    uv_check_init(server->shared.loop, &server->turn.after_io);
+    uv_prepare_init(server->shared.loop, &server->turn.before_io);
+    uv_idle_init(server->shared.loop, &server->turn.no_sleep);
     server->turn.expiry.data = server->turn.after_io.data = server;
     server->turn.before_io.data = server->turn.no_sleep.data = server;
     server->turn.handles = 4;

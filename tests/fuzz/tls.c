@@ -6,7 +6,7 @@
  * The first byte of the input has the server's side: its lowest bits are OPTIONS, the others how
  * many bytes arrive at once, at most.
  */
-#include "conn_impl.h"
+#include "conn.h"
 #include "error.h"
 #include "fuzz.h"
 #include "mem.h"
@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum { HAS_TLS = 1, FROM_ELSEWHERE = 2, OPTIONS = 2 /* bits */ };
-enum { SCRATCH_SIZE = 64 * 1024, INPUT_MAX = 16 * 1024 /* always fits the socket */ };
+enum { ANSWER_MAX = 64 * 1024, INPUT_MAX = 16 * 1024 /* always fits the socket */ };
 
 static const struct ddpi_credential token = {.is_token = true,
                                              .secret = "the token of all fuzzers here!!"};
@@ -30,7 +30,7 @@ static const struct ddpi_credential token = {.is_token = true,
 struct player {
     uv_loop_t loop;
     struct ddpi_conn_env env;
-    struct ddpi_conn_shared shared;
+    struct ddpi_stream_shared shared;
     struct ddpi_log log;
     struct ddpi_conn *conn; /* NULL: it is closed */
     int peer;
@@ -50,10 +50,11 @@ static ddp_status on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error
     return ddpi_error_set(err, DDP_E_DENIED, "nobody vouches for it");
 }
 
-static void on_request(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request)
+static bool on_request(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request)
 {
     (void)owner, (void)conn, (void)request;
     fuzz_violated(__FILE__, __LINE__, "nobody is served");
+    return true;
 }
 
 static void on_ahead(void *owner, struct ddpi_conn *conn, const struct ddpi_bytes *keys,
@@ -108,19 +109,18 @@ static struct ddpi_tls_engine *engine(void)
 
 static void start(struct player *player, unsigned options)
 {
-    static char scratch[SCRATCH_SIZE];
     const struct ddpi_conn_peer peer = {.elsewhere = (options & FROM_ELSEWHERE) != 0,
                                         .must_authenticate = true};
     int fds[2];
     *player = (struct player){.log = {.write = on_log, .max_level = DDPI_LOG_DEBUG}};
+    player->shared.loop = &player->loop;
+    player->shared.tls = (options & HAS_TLS) != 0 ? engine() : NULL;
     player->shared.input.limit = player->shared.output.limit = SIZE_MAX / 2;
-    player->env = (struct ddpi_conn_env){.loop = &player->loop,
-                                         .limits = ddpi_conn_limits_default,
+    player->env = (struct ddpi_conn_env){.limits = ddpi_conn_limits_default,
                                          .kv_limits = ddpi_kv_limits_default,
                                          .gate = {.token = &token, .random = no_random},
                                          .shared = &player->shared,
                                          .incarnation = STORE,
-                                         .tls = (options & HAS_TLS) != 0 ? engine() : NULL,
                                          .log = &player->log,
                                          .owner = player,
                                          .admit = on_admit,
@@ -128,12 +128,9 @@ static void start(struct player *player, unsigned options)
                                          .fault = on_fault,
                                          .request = on_request,
                                          .dirty = on_nothing,
-                                         .held = on_nothing,
                                          .settle = on_settle,
                                          .gone = on_nothing,
-                                         .closed = on_closed,
-                                         .scratch = scratch,
-                                         .scratch_size = sizeof scratch};
+                                         .closed = on_closed};
     HOLDS(uv_loop_init(&player->loop) == 0);
     HOLDS(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0);
     player->peer = fds[1];
@@ -149,7 +146,7 @@ static bool has_unread(const struct player *player)
 {
     char byte;
     uv_os_fd_t fd;
-    return uv_fileno((const uv_handle_t *)&player->conn->tcp, &fd) == 0 &&
+    return uv_fileno((const uv_handle_t *)&player->conn->stream.tcp, &fd) == 0 &&
            recv(fd, &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
@@ -193,12 +190,12 @@ static void check_records(const uint8_t *bytes, size_t len)
 
 static void check_answer(const struct player *player, uint8_t first_byte)
 {
-    static uint8_t bytes[SCRATCH_SIZE];
+    static uint8_t bytes[ANSWER_MAX];
     ssize_t got = recv(player->peer, bytes, sizeof bytes, 0);
     size_t len = got > 0 ? (size_t)got : 0;
     if (first_byte != DDPI_TLS_FIRST_BYTE)
         return;
-    if (player->env.tls != NULL)
+    if (player->shared.tls != NULL)
         check_records(bytes, len);
     else
         HOLDS(len == sizeof ddpi_tls_refusal && memcmp(bytes, ddpi_tls_refusal, len) == 0);
@@ -207,14 +204,15 @@ static void check_answer(const struct player *player, uint8_t first_byte)
 static void check_state(const struct player *player, uint8_t first_byte, size_t arrived)
 {
     const struct ddpi_conn *conn = player->conn;
+    const struct ddpi_tls_engine *ours = player->shared.tls;
     bool by_tls = first_byte == DDPI_TLS_FIRST_BYTE;
     if (conn == NULL)
         return;
     HOLDS(!conn->session.open && !conn->session.identity.proven);
-    HOLDS(conn->tls == NULL || (by_tls && conn->env->tls != NULL));
-    HOLDS(conn->tls == NULL || (conn->dialect == NULL && !ddpi_tls_is_open(conn->tls)));
-    HOLDS(!by_tls || !serves(player) ||
-          (conn->env->tls != NULL && arrived <= DDPI_TLS_HANDSHAKE_MAX));
+    const struct ddpi_tls *tls = conn->stream.tls;
+    HOLDS(tls == NULL || (by_tls && ours != NULL));
+    HOLDS(tls == NULL || (conn->dialect == NULL && !ddpi_tls_is_open(tls)));
+    HOLDS(!by_tls || !serves(player) || (ours != NULL && arrived <= DDPI_TLS_HANDSHAKE_MAX));
 }
 
 /* Whether more would be listened to. */

@@ -1,7 +1,14 @@
 /*
- * conn.h - one connection of the server: bytes in, requests out; replies in, bytes out.
+ * conn.h - one connection of the server: its dialect, its states and its deadlines. The bytes are
+ * those of a stream (stream.h); here they become requests to the owner, and replies become bytes.
  *
- * States (conn_impl.h has the table):
+ *   GREETING --handshake, admitted--> OPEN --farewell queued--> LINGERING --sent, or 1 s--> CLOSING
+ *       |                              |                           ^                           ^
+ *       +--bad greeting, 5 s-----------(---------------------------+                           |
+ *       +--wrong proof--> DENYING <----+ bad seal                  |                           |
+ *       |                    +--50 to 150 ms: farewell-------------+                           |
+ *       +------------------------------+--the peer closed, hard output limit-------------------+
+ *
  *   GREETING   until the dialect's handshake is complete; at most handshake_ms
  *   OPEN       requests are served
  *   DENYING    the peer has failed to authenticate, and is told so after a random delay that does
@@ -15,13 +22,23 @@
 #define DDPI_CONN_H
 
 #include "address.h"
-#include "budget.h"
 #include "dialect.h"
 #include "log.h"
 #include "sm.h"
-#include "tls.h"
+#include "stream.h"
 
-#include <uv.h>
+#define CONN_STATES(X)                                                                     \
+    X(CONN, GREETING,                                                                      \
+      DDPI_SM_TO(CONN_OPEN) | DDPI_SM_TO(CONN_DENYING) | DDPI_SM_TO(CONN_LINGERING) |      \
+          DDPI_SM_TO(CONN_CLOSING),                                                        \
+      DDPI_SM_INITIAL)                                                                     \
+    X(CONN, OPEN,                                                                          \
+      DDPI_SM_TO(CONN_DENYING) | DDPI_SM_TO(CONN_LINGERING) | DDPI_SM_TO(CONN_CLOSING), 0) \
+    X(CONN, DENYING, DDPI_SM_TO(CONN_LINGERING) | DDPI_SM_TO(CONN_CLOSING), 0)             \
+    X(CONN, LINGERING, DDPI_SM_TO(CONN_CLOSING), 0)                                        \
+    X(CONN, CLOSING, 0, DDPI_SM_FINAL)
+
+DDPI_SM_DECLARE(ddpi_conn, CONN_STATES);
 
 struct ddpi_conn_limits {
     uint32_t handshake_ms; /* from the connection to a complete handshake */
@@ -34,13 +51,6 @@ struct ddpi_conn_limits {
 
 /* 5 s, 60 s, 60 s, 1 s; 8 MiB, 32 MiB. */
 extern const struct ddpi_conn_limits ddpi_conn_limits_default;
-
-/* State that the connections of a server share. */
-struct ddpi_conn_shared {
-    uint64_t turn; /* of the loop; each connection reads once in a turn */
-    struct ddpi_budget input;
-    struct ddpi_budget output;
-};
 
 /* What is known of the peer before it sends anything. */
 struct ddpi_conn_peer {
@@ -56,15 +66,27 @@ struct ddpi_conn_peer {
 
 struct ddpi_conn;
 
+/* Whose fault the end of a connection is. */
+enum ddpi_conn_fault {
+    DDPI_FAULT_NONE,
+    DDPI_FAULT_RULE,     /* the peer broke a rule, ... */
+    DDPI_FAULT_DENIED,   /* ... failed to authenticate or is not allowed, ... */
+    DDPI_FAULT_OVERLOAD, /* ... or the buffers of all connections reached a limit */
+};
+
+/* Why no input is read or served. */
+enum ddpi_conn_stop {
+    DDPI_STOPPED_BY_OUTPUT = 1, /* until output has been sent */
+    DDPI_STOPPED_BY_OWNER = 2,  /* until ddpi_conn_release() */
+};
+
 /* What the connections of a server share; constant while there are any. */
 struct ddpi_conn_env {
-    uv_loop_t *loop;
+    struct ddpi_stream_shared *shared;
     struct ddpi_conn_limits limits;
     struct ddpi_kv_limits kv_limits;
     struct ddpi_gate gate;
-    struct ddpi_conn_shared *shared;
-    uint64_t incarnation;              /* of the store, by which clients recognize it */
-    const struct ddpi_tls_engine *tls; /* NULL: no TLS */
+    uint64_t incarnation; /* of the store, by which clients recognize it */
     const struct ddpi_log *log;
     void *owner;
     /* The handshake is complete except for the server's last message, which is @err if this does
@@ -72,23 +94,20 @@ struct ddpi_conn_env {
     ddp_status (*admit)(void *owner, struct ddpi_conn *conn, struct ddp_error *err);
     /* The next requests name these keys, at most DDPI_KV_AHEAD. */
     void (*ahead)(void *owner, struct ddpi_conn *conn, const struct ddpi_bytes *keys, size_t count);
-    /* The connection is ended because of its peer (at_fault). Returns whether to log that. */
-    bool (*fault)(void *owner, const struct ddpi_conn *conn);
-    /* A request has arrived; answer it with ddpi_conn_reply(), now or later. */
-    void (*request)(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request);
+    /* A request has arrived; answer it with ddpi_conn_reply(), now or later. False: the input after
+     * it waits for ddpi_conn_release(), so that requests are served in order and no client has two
+     * requests put off. */
+    bool (*request)(void *owner, struct ddpi_conn *conn, const struct ddpi_message *request);
     /* Flush the connection at the end of this turn of the loop. */
     void (*dirty)(void *owner, struct ddpi_conn *conn);
-    /* Reading stops until ddpi_conn_release(): the core has put off a request of this client, or
-     * too many changes wait for a commit. */
-    void (*held)(void *owner, struct ddpi_conn *conn);
     /* The output of a connection has grown so much that all connections should be flushed now. */
     void (*settle)(void *owner);
+    /* The connection is ended because of its peer (`fault`). Returns whether to log that. */
+    bool (*fault)(void *owner, const struct ddpi_conn *conn);
     /* It sends no more requests and takes no more replies, whether it was admitted or not. */
     void (*gone)(void *owner, struct ddpi_conn *conn);
     /* Its handles are closed; the hook frees the memory. */
     void (*closed)(void *owner, struct ddpi_conn *conn);
-    char *scratch; /* connections without a partial frame read into this */
-    size_t scratch_size;
 };
 
 struct ddpi_conn {
@@ -100,42 +119,28 @@ struct ddpi_conn {
     struct ddpi_list of_held;      /* ... while it is held */
     struct ddpi_kv_client client;
     struct ddpi_conn_peer peer;
-    bool vouches; /* written by the owner: the peer is an agent that vouches */
+    bool vouches;   /* written by the owner: the peer is an agent that vouches */
+    bool must_wait; /* written by the owner: it is held, as too many changes wait for a commit */
 
     struct ddpi_sm sm;
+    struct ddpi_stream stream;
     const struct ddpi_dialect *dialect; /* NULL until the first byte */
     struct ddpi_session session;
-    struct ddpi_tls *tls;   /* NULL: plain text */
-    struct ddpi_buf in;     /* begins with a frame that is incomplete, or not served yet */
-    size_t in_need;         /* the size of that frame, as far as known */
-    struct ddpi_buf out;    /* not passed to libuv yet; ... */
-    size_t ready;           /* ... so many bytes may leave, ... */
-    size_t covered;         /* ... and so many may after the owner's commit that is under way */
-    struct ddpi_buf sealed; /* with TLS: the same, encrypted */
-    struct ddpi_buf flight; /* being written by libuv */
-    size_t in_held;         /* the memory of `in`, as last reported to the budget */
-    size_t out_held;
-    uint64_t turn;      /* of the last read */
-    bool paused;        /* does not read until output has been sent */
-    bool held;          /* does not read until the owner releases it */
-    bool must_wait;     /* written by the owner: hold it, as too many changes wait for a commit */
-    bool peer_sent_all; /* the peer has closed its side; it may still read */
-    bool peer_ended;    /* the peer closed it in good order (see conn_read.c) */
-    bool overflow;      /* a reply did not fit: close it */
-    bool refused;       /* the dialect cannot express a reply: close it ... */
-    char *refusal;      /* ... for this reason; NULL: out of memory */
-    bool shut_down;     /* the write side has been shut down */
-    bool at_fault;      /* its peer caused the end: it broke a rule, ... */
-    bool denied;        /* ... failed to authenticate or is not allowed, ... */
-    bool overloaded;    /* ... or the buffers of all connections reached a limit */
-    unsigned deadline;  /* the current one of the deadlines in conn_end.c */
-    unsigned handles;   /* not closed yet */
-
-    uv_tcp_t tcp;
+    unsigned stopped; /* a set of enum ddpi_conn_stop; 0: it reads */
+    /* A reply could not be queued, so the connection has to end. DDP_E_NOMEM: this peer leaves too
+     * many of them unread; DDP_E_LIMIT: all peers do; DDP_E_CLOSED: the dialect has no such reply,
+     * whose text is `inexpressible`, or NULL when out of memory. */
+    ddp_status unanswered;
+    char *inexpressible;
+    enum ddpi_conn_fault fault;
+    unsigned deadline; /* the current one of those in conn.c */
     uv_timer_t timer;
-    uv_write_t write;
-    uv_shutdown_t shutdown;
 };
+
+static inline bool ddpi_conn_serving(const struct ddpi_conn *conn)
+{
+    return conn->sm.state == CONN_GREETING || conn->sm.state == CONN_OPEN;
+}
 
 /* Takes over @fd, which is connected to @peer, even on failure. After a failure *@ret is NULL if
  * memory was short; otherwise it must be closed like any other connection. */
@@ -143,51 +148,14 @@ ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd,
                             const struct ddpi_conn_peer *peer, struct ddpi_conn **ret,
                             struct ddp_error *err);
 
-/* The local address of the connection, as text. */
-void ddpi_conn_local_host(const struct ddpi_conn *conn, char *text, size_t size);
-
 /* Queue @reply, and mark the connection as dirty. */
 void ddpi_conn_reply(struct ddpi_conn *conn, const struct ddpi_message *reply);
 
 /* What it was held for is over: serve the requests after that. */
 void ddpi_conn_release(struct ddpi_conn *conn);
 
-/* Send what is queued and may leave. */
+/* Send what is queued and may leave (stream.h says what may). */
 void ddpi_conn_flush(struct ddpi_conn *conn);
-
-/*
- * Which output may leave. Output that depends on the contents of the store waits for the owner's
- * word. A handshake, and the answer to the renewal of a session, may leave at once unless output
- * before them waits.
- */
-static inline void ddpi_conn_free_output(struct ddpi_conn *conn)
-{
-    conn->ready = ddpi_buf_len(&conn->out);
-}
-
-/* What is queued now may leave when ddpi_conn_free_covered() is called. */
-static inline void ddpi_conn_cover_output(struct ddpi_conn *conn)
-{
-    conn->covered = ddpi_buf_len(&conn->out);
-}
-
-static inline void ddpi_conn_free_covered(struct ddpi_conn *conn)
-{
-    conn->ready = conn->covered > conn->ready ? conn->covered : conn->ready;
-    conn->covered = 0;
-}
-
-static inline bool ddpi_conn_withholds(const struct ddpi_conn *conn)
-{
-    return ddpi_buf_len(&conn->out) > conn->ready;
-}
-
-/* Bytes of output that have not left. */
-static inline size_t ddpi_conn_queued(const struct ddpi_conn *conn)
-{
-    return ddpi_buf_len(&conn->out) + ddpi_buf_len(&conn->sealed) +
-           uv_stream_get_write_queue_size((const uv_stream_t *)&conn->tcp);
-}
 
 /* Tell the peer why, and linger so that it can read that. */
 void ddpi_conn_dismiss(struct ddpi_conn *conn, ddp_status status, const char *text);
@@ -195,7 +163,7 @@ void ddpi_conn_dismiss(struct ddpi_conn *conn, ddp_status status, const char *te
 /* The same without lingering: output that cannot be sent at once is lost. */
 void ddpi_conn_close(struct ddpi_conn *conn, ddp_status status, const char *text);
 
-/* The same without telling the peer: queued output is lost too. */
+/* The same without telling the peer: queued output is lost too. NULL: without a log line. */
 void ddpi_conn_drop(struct ddpi_conn *conn, const char *why);
 
 #endif

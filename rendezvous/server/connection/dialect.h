@@ -1,6 +1,6 @@
 /*
  * dialect.h - the interface between a connection and a protocol. Each dialect is one codec file and
- * one row in the list of conn_read.c; the first byte of a connection selects the dialect.
+ * one row in the list of conn.c; the first byte of a connection selects the dialect.
  *
  * A dialect turns bytes into steps and replies into bytes. It does no I/O and keeps no bytes; its
  * state between steps is in struct ddpi_session.
