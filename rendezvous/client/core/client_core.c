@@ -68,10 +68,19 @@ void ddpi_client_start(struct ddpi_client *client, uint64_t now_ms)
 
 /* ---- answers ---- */
 
-/* The request leaves the core before its owner is told, which may submit it again at once. */
-static void answer_request(struct ddpi_client *client, struct ddpi_client_request *request,
-                           const struct ddpi_message *reply)
+/* With @reply, or else because of @err. The request leaves the core before its owner is told, which
+ * may submit it again at once. */
+static void end_request(struct ddpi_client *client, struct ddpi_client_request *request,
+                        const struct ddpi_message *reply, const struct ddp_error *err)
 {
+    struct ddpi_message refusal;
+    if (reply == NULL) {
+        refusal = (struct ddpi_message){.op = request->message.op,
+                                        .id = request->message.id,
+                                        .status = err->status,
+                                        .text = ddpi_bytes_of(err->msg, strlen(err->msg))};
+        reply = &refusal;
+    }
     ddpi_list_remove(&request->of_queue);
     if (request->message.op == DDPI_OP_WATCH)
         ddpi_client_watch_started(&client->watches, request, reply);
@@ -81,21 +90,11 @@ static void answer_request(struct ddpi_client *client, struct ddpi_client_reques
     client->hooks.done(client->hooks.ctx, request, reply);
 }
 
-static void fail_request(struct ddpi_client *client, struct ddpi_client_request *request,
-                         const struct ddp_error *err)
-{
-    const struct ddpi_message reply = {.op = request->message.op,
-                                       .id = request->message.id,
-                                       .status = err->status,
-                                       .text = ddpi_bytes_of(err->msg, strlen(err->msg))};
-    answer_request(client, request, &reply);
-}
-
 static void fail_requests(struct ddpi_client *client, struct ddpi_list *requests,
                           const struct ddp_error *err)
 {
     while (!ddpi_list_empty(requests))
-        fail_request(client, ddpi_request_of(requests->next), err);
+        end_request(client, ddpi_request_of(requests->next), NULL, err);
 }
 
 /* ---- output ---- */
@@ -127,7 +126,7 @@ void ddpi_client_fill(struct ddpi_client *client, uint64_t now_ms)
            (request = ddpi_request_queue_write(&client->requests, now_ms)) != NULL) {
         struct ddp_error err;
         ddpi_error_nomem(&err, request->message.value.len);
-        fail_request(client, request, &err);
+        end_request(client, request, NULL, &err);
     }
 }
 
@@ -180,7 +179,7 @@ void ddpi_client_cancel(struct ddpi_client *client, struct ddpi_client_request *
     bool sent = ddpi_request_queue_was_sent(&client->requests, request);
     ddpi_error_set(&err, DDP_E_CANCELED, "canceled%s",
                    sent ? "; the server may have executed it" : "");
-    fail_request(client, request, &err);
+    end_request(client, request, NULL, &err);
 }
 
 /* ---- losing the connection ---- */
@@ -366,7 +365,7 @@ static ddp_status take_reply(struct ddpi_client *client, const struct ddpi_clien
     if (request != NULL && request->message.op != reply.op)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a reply to another kind of request");
     if (request != NULL)
-        answer_request(client, request, &reply);
+        end_request(client, request, &reply, NULL);
     else if (reply.op == DDPI_OP_WATCH)
         status = ddpi_client_watch_take(&client->watches, &reply, err);
     /* Not while a watch waits: a connection that is lost because of it must back off. */
