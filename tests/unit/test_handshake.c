@@ -6,7 +6,7 @@
 #include "check_main.h"
 #include "client_frame.h"
 #include "client_greet.h"
-#include "dialect.h"
+#include "conn.h"
 #include "error.h"
 #include "permissions.h"
 
@@ -539,6 +539,12 @@ START_TEST(rounds_are_for_agents_to_change)
 }
 END_TEST
 
+START_TEST(the_table_of_connections_is_sound)
+{
+    ck_assert(ddpi_sm_table_valid(&ddpi_conn_sm));
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("handshake");
@@ -550,7 +556,7 @@ Suite *test_suite(void)
               who_has_to_prove_is_told_how, who_wants_proof_gets_it);
     tcase_add_loop_test(handshake, every_flipped_bit_keeps_it_shut, 0, 4);
     ADD_TESTS(handshake, a_recording_opens_nothing, a_proof_has_its_place, requests_are_sealed,
-              dropped_requests_are_missed, replies_are_sealed);
+              dropped_requests_are_missed, replies_are_sealed, the_table_of_connections_is_sound);
     suite_add_tcase(suite, handshake);
     TCase *roles = tcase_create("roles");
     ADD_TESTS(roles, what_roles_may_do, a_worker_keeps_to_its_generation, its_transactions_too,
