@@ -255,15 +255,18 @@ START_TEST(a_stop_is_for_the_main_program)
 {
     static const char *const scripts[] = {"exec sleep 100", "sleep 100; sleep 100",
                                           "sh -c 'sleep 100; true'; sleep 100"};
-    for (unsigned i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+    for (unsigned n = 0; n < 2 * sizeof scripts / sizeof *scripts; n++) {
+        bool twice = n % 2 == 1, by_shell = n / 2 > 0;
         ready = over = unwatched = 0;
-        start(scripts[i]);
-        if (i > 0)
+        start(scripts[n / 2]);
+        if (by_shell)
             looptest_run_until(&loop, shell_waits, NULL);
         worker_proc_stop(&worker, SIGTERM, SIGNAL_MAIN);
-        worker_proc_stop(&worker, SIGTERM, SIGNAL_MAIN);
+        if (twice) /* this one may be for the shell, which then may end before its program is seen */
+            worker_proc_stop(&worker, SIGTERM, SIGNAL_MAIN);
         ends(WORKER_STOPPING);
-        ck_assert_uint_eq(over, i > 0);
+        ck_assert_uint_le(over, by_shell);
+        ck_assert(twice || over == by_shell);
         ck_assert_int_eq(worker_proc_exit_code(&worker), 128 + SIGTERM);
         worker_proc_reset(&worker);
     }
