@@ -12,8 +12,9 @@
  *   - another process leads: the leader's key is not ours, and nothing is written;
  *   - etcd refuses, for lack of room say: the commit fails, and no change of it is acknowledged.
  */
+#include "etcd_contents.h"
 #include "error.h"
-#include "etcd_store_state.h"
+#include "etcd_leader.h"
 #include "token_file.h"
 
 enum {
@@ -26,15 +27,15 @@ enum {
 
 /* ---- writing ---- */
 
-static struct ddpi_etcd_chunk *first_chunk(const struct ddpi_etcd_store *store)
+static struct ddpi_etcd_chunk *first_chunk(const struct ddpi_etcd_contents *contents)
 {
-    return ddpi_container_of(store->contents.sending.next, struct ddpi_etcd_chunk, of_batch);
+    return ddpi_container_of(contents->sending.next, struct ddpi_etcd_chunk, of_batch);
 }
 
-static void finish_commit(struct ddpi_etcd_store *store, const struct ddp_error *why)
+static void finish_commit(struct ddpi_etcd_contents *contents, const struct ddp_error *why)
 {
-    const struct ddpi_committed done = store->contents.done;
-    store->contents.done.call = NULL;
+    const struct ddpi_committed done = contents->done;
+    contents->done.call = NULL;
     if (done.call != NULL)
         done.call(done.ctx, why);
 }
@@ -49,13 +50,15 @@ static bool put_chunk_op(struct ddpi_buf *body, const struct ddpi_etcd_chunk_op 
 }
 
 /* Delete the changes to which no watch goes back any more. */
-static bool put_forget(const struct ddpi_etcd_store *store, struct ddpi_buf *body, uint64_t version)
+static bool put_forget(const struct ddpi_etcd_contents *contents, struct ddpi_buf *body,
+                       uint64_t version)
 {
     struct ddpi_buf begin, end;
     ddpi_buf_init(&begin, 2 * DDPI_ETCD_ROOT_MAX);
     ddpi_buf_init(&end, 2 * DDPI_ETCD_ROOT_MAX);
-    bool good = ddpi_etcd_put_numbered(&begin, store->root, DDPI_ETCD_SECTION_PAST, 0) &&
-                ddpi_etcd_put_numbered(&end, store->root, DDPI_ETCD_SECTION_PAST, version + 1);
+    bool good =
+        ddpi_etcd_put_numbered(&begin, contents->common->root, DDPI_ETCD_SECTION_PAST, 0) &&
+        ddpi_etcd_put_numbered(&end, contents->common->root, DDPI_ETCD_SECTION_PAST, version + 1);
     const struct ddpi_etcd_op op = {
         .kind = DDPI_ETCD_DELETE_RANGE,
         .key = ddpi_bytes_of(ddpi_buf_head(&begin), ddpi_buf_len(&begin)),
@@ -66,10 +69,10 @@ static bool put_forget(const struct ddpi_etcd_store *store, struct ddpi_buf *bod
     return good;
 }
 
-static bool put_failure(const struct ddpi_etcd_store *store, struct ddpi_buf *body)
+static bool put_failure(const struct ddpi_etcd_contents *contents, struct ddpi_buf *body)
 {
-    const struct ddpi_etcd_range leader = {.key = ddpi_etcd_text(store->leader_key)};
-    const struct ddpi_etcd_range meta = {.key = ddpi_etcd_text(store->meta_key)};
+    const struct ddpi_etcd_range leader = {.key = ddpi_etcd_text(contents->common->leader_key)};
+    const struct ddpi_etcd_range meta = {.key = ddpi_etcd_text(contents->common->meta_key)};
     return ddpi_etcd_put_text(body, "],\"failure\":[{\"request_range\":") &&
            ddpi_etcd_put_range(body, &leader) &&
            ddpi_etcd_put_text(body, "},{\"request_range\":") && ddpi_etcd_put_range(body, &meta) &&
@@ -81,23 +84,23 @@ static struct ddpi_bytes bytes_in(const struct ddpi_buf *buf)
     return ddpi_bytes_of(ddpi_buf_head(buf), ddpi_buf_len(buf));
 }
 
-static bool put_chunk(struct ddpi_etcd_store *store, struct ddpi_buf *body)
+static bool put_chunk(struct ddpi_etcd_contents *contents, struct ddpi_buf *body)
 {
-    const struct ddpi_etcd_chunk *chunk = first_chunk(store);
-    const struct ddpi_bytes meta_key = ddpi_etcd_text(store->meta_key);
+    const struct ddpi_etcd_chunk *chunk = first_chunk(contents);
+    const struct ddpi_bytes meta_key = ddpi_etcd_text(contents->common->meta_key);
     const struct ddpi_etcd_op meta = {
-        .kind = DDPI_ETCD_PUT, .key = meta_key, .value = bytes_in(&store->contents.next_meta)};
+        .kind = DDPI_ETCD_PUT, .key = meta_key, .value = bytes_in(&contents->next_meta)};
     bool good = ddpi_etcd_put_text(body, "{\"compare\":[") &&
-                ddpi_etcd_put_compare_mod(body, ddpi_etcd_text(store->leader_key),
-                                          store->self.mod_revision) &&
+                ddpi_etcd_put_compare_mod(body, ddpi_etcd_text(contents->common->leader_key),
+                                          contents->leader_revision) &&
                 ddpi_etcd_put_text(body, ",") &&
-                ddpi_etcd_put_compare_value(body, meta_key, bytes_in(&store->contents.meta)) &&
+                ddpi_etcd_put_compare_value(body, meta_key, bytes_in(&contents->meta)) &&
                 ddpi_etcd_put_text(body, "],\"success\":[") && ddpi_etcd_put_op(body, &meta);
     for (size_t i = 0; good && i < chunk->count; i++)
         good = put_chunk_op(body, &chunk->ops[i]);
     if (good && chunk->forget > 0)
-        good = put_forget(store, body, chunk->forget);
-    return good && put_failure(store, body);
+        good = put_forget(contents, body, chunk->forget);
+    return good && put_failure(contents, body);
 }
 
 static ddp_status take_value(void *ctx, const struct ddpi_etcd_kv *kv, struct ddp_error *err)
@@ -109,7 +112,7 @@ static ddp_status take_value(void *ctx, const struct ddpi_etcd_kv *kv, struct dd
 }
 
 /* The comparison failed: DDP_OK if an earlier try of the same transaction was applied. */
-static ddp_status judge_refusal(const struct ddpi_etcd_store *store,
+static ddp_status judge_refusal(const struct ddpi_etcd_contents *contents,
                                 const struct ddpi_etcd_reply *reply, struct ddp_error *err)
 {
     struct ddpi_etcd_leader leader;
@@ -117,7 +120,7 @@ static ddp_status judge_refusal(const struct ddpi_etcd_store *store,
     ddp_status status = ddpi_etcd_read_leader(ddpi_etcd_range_at(reply, 0), &leader, err);
     if (status != DDP_OK)
         return status;
-    if (!leader.exists || leader.mod_revision != store->self.mod_revision)
+    if (!leader.exists || leader.mod_revision != contents->leader_revision)
         return ddpi_error_set(err, DDP_E_CLOSED,
                               "another ddprund has taken over (%s), and etcd refused a change of "
                               "this one; it stops serving",
@@ -125,287 +128,278 @@ static ddp_status judge_refusal(const struct ddpi_etcd_store *store,
     ddpi_buf_init(&meta, DDPI_ETCD_VALUE_MAX);
     status = ddpi_etcd_each_kv(ddpi_etcd_range_at(reply, 1), take_value, &meta, err);
     bool applied =
-        status == DDP_OK && ddpi_bytes_equal(bytes_in(&meta), bytes_in(&store->contents.next_meta));
+        status == DDP_OK && ddpi_bytes_equal(bytes_in(&meta), bytes_in(&contents->next_meta));
     ddpi_buf_finish(&meta);
     if (status == DDP_OK && !applied)
         return ddpi_error_set(err, DDP_E_PROTOCOL,
                               "the contents below %s in etcd were changed by another program",
-                              store->root);
+                              contents->common->root);
     return status;
 }
 
-static void send_chunk(struct ddpi_etcd_store *store);
+static void send_chunk(struct ddpi_etcd_contents *contents);
+static void load_anew(struct ddpi_etcd_contents *contents);
 
-static void chunk_is_written(struct ddpi_etcd_store *store)
+static void chunk_is_written(struct ddpi_etcd_contents *contents)
 {
-    struct ddpi_buf old = store->contents.meta;
-    store->contents.meta = store->contents.next_meta;
-    store->contents.next_meta = old;
-    store->contents.sending_size -= ddpi_etcd_chunk_size(first_chunk(store));
-    ddpi_etcd_chunk_free(first_chunk(store));
-    if (!ddpi_list_empty(&store->contents.sending)) {
-        send_chunk(store);
-    } else if (store->sm.state == ETCD_LOADING) { /* that was the rest of a journal */
-        ddpi_etcd_load_finish(&store->contents.load);
-        ddpi_etcd_contents_load(store);
+    struct ddpi_buf old = contents->meta;
+    contents->meta = contents->next_meta;
+    contents->next_meta = old;
+    contents->sending_size -= ddpi_etcd_chunk_size(first_chunk(contents));
+    ddpi_etcd_chunk_free(first_chunk(contents));
+    if (!ddpi_list_empty(&contents->sending)) {
+        send_chunk(contents);
+    } else if (!contents->loaded) { /* that was the rest of a journal */
+        load_anew(contents);
     } else {
-        finish_commit(store, NULL);
+        finish_commit(contents, NULL);
     }
+}
+
+static void write_failed(struct ddpi_etcd_contents *contents, const struct ddp_error *why)
+{
+    if (contents->loaded)
+        finish_commit(contents, why);
+    else
+        contents->common->give_up(contents->common, why);
 }
 
 static void on_written(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
 {
-    struct ddpi_etcd_store *store = call->ctx;
+    struct ddpi_etcd_contents *contents = call->ctx;
     struct ddp_error why;
-    ddp_status status = DDP_OK;
-    if (outcome->status != DDP_OK) {
-        why = *outcome->err;
-        status = outcome->status;
-    } else if (outcome->reply->code != DDPI_ETCD_OK) {
-        status = ddpi_etcd_explain(store, outcome->reply, &why);
-    } else if (!ddpi_etcd_succeeded(outcome->reply)) {
-        status = judge_refusal(store, outcome->reply, &why);
-    }
+    ddp_status status = ddpi_etcd_judge(outcome, &why);
+    if (status == DDP_OK && !ddpi_etcd_succeeded(outcome->reply))
+        status = judge_refusal(contents, outcome->reply, &why);
     if (status == DDP_OK)
-        chunk_is_written(store);
-    else if (store->sm.state == ETCD_LOADING)
-        ddpi_etcd_give_up(store, &why);
+        chunk_is_written(contents);
     else
-        finish_commit(store, &why);
+        write_failed(contents, &why);
 }
 
-static void send_chunk(struct ddpi_etcd_store *store)
+static void send_chunk(struct ddpi_etcd_contents *contents)
 {
-    struct ddpi_etcd_call *call = &store->contents.call;
-    struct ddpi_etcd_chunk *chunk = first_chunk(store);
+    struct ddpi_etcd_call *call = &contents->call;
+    struct ddpi_etcd_chunk *chunk = first_chunk(contents);
     struct ddp_error why;
-    ddpi_etcd_fresh_call(call, "/v3/kv/txn", on_written, store);
+    ddpi_etcd_fresh_call(call, "/v3/kv/txn", on_written, contents);
     call->try_ms = WRITE_TRY_MS;
     call->total_ms = FOREVER_MS;
     call->exchange.most = 0;
     call->exchange.instead = NULL;
-    chunk->meta.transaction = ++store->election.meta.transaction;
-    ddpi_buf_consume(&store->contents.next_meta, ddpi_buf_len(&store->contents.next_meta));
-    if (ddpi_etcd_put_meta(&store->contents.next_meta, &chunk->meta) &&
-        put_chunk(store, &call->body)) {
-        ddpi_etcd_call_begin(store->client, call);
+    chunk->meta.transaction = ++contents->transaction;
+    ddpi_buf_consume(&contents->next_meta, ddpi_buf_len(&contents->next_meta));
+    if (ddpi_etcd_put_meta(&contents->next_meta, &chunk->meta) &&
+        put_chunk(contents, &call->body)) {
+        ddpi_etcd_call_begin(contents->common->client, call);
         return;
     }
     ddpi_error_nomem(&why, chunk->bytes);
-    finish_commit(store, &why);
+    write_failed(contents, &why);
 }
 
-/* ---- the sink ---- */
-
-static void on_change(void *ctx, const struct ddpi_mutation *mutation)
+void ddpi_etcd_contents_change(struct ddpi_etcd_contents *contents,
+                               const struct ddpi_mutation *mutation)
 {
-    struct ddpi_etcd_store *store = ctx;
-    if (store->contents.failure.status == DDP_OK)
-        (void)ddpi_etcd_batch_change(&store->contents.batch, mutation, &store->contents.failure);
+    if (contents->failure.status == DDP_OK)
+        (void)ddpi_etcd_batch_change(&contents->batch, mutation, &contents->failure);
 }
 
-static void measure_sending(struct ddpi_etcd_store *store)
+static void measure_sending(struct ddpi_etcd_contents *contents)
 {
-    store->contents.sending_size = 0;
-    ddpi_list_for_each (node, &store->contents.sending)
-        store->contents.sending_size +=
+    contents->sending_size = 0;
+    ddpi_list_for_each (node, &contents->sending)
+        contents->sending_size +=
             ddpi_etcd_chunk_size(ddpi_container_of(node, struct ddpi_etcd_chunk, of_batch));
 }
 
-static size_t backlog(void *ctx)
+size_t ddpi_etcd_contents_backlog(const struct ddpi_etcd_contents *contents)
 {
-    const struct ddpi_etcd_store *store = ctx;
-    return store->contents.sending_size + ddpi_etcd_batch_size(&store->contents.batch);
+    return contents->sending_size + ddpi_etcd_batch_size(&contents->batch);
 }
 
-static void on_commit(void *ctx, const struct ddpi_mark *mark, struct ddpi_committed done)
+void ddpi_etcd_contents_commit(struct ddpi_etcd_contents *contents, const struct ddpi_mark *mark,
+                               struct ddpi_committed done)
 {
-    struct ddpi_etcd_store *store = ctx;
-    struct ddp_error why = store->contents.failure;
-    if (store->sm.state != ETCD_LEADING || store->closed)
-        return; /* the owner knows, or will, that it is over */
+    struct ddp_error why = contents->failure;
     if (why.status == DDP_OK)
-        (void)ddpi_etcd_batch_take(&store->contents.batch, mark, &store->contents.sending, &why);
+        (void)ddpi_etcd_batch_take(&contents->batch, mark, &contents->sending, &why);
     if (why.status == DDP_OK)
-        (void)ddpi_etcd_journal_wrap(store->root, &store->contents.last, &store->contents.sending,
+        (void)ddpi_etcd_journal_wrap(contents->common->root, &contents->last, &contents->sending,
                                      &why);
-    measure_sending(store);
-    store->contents.last = store->contents.batch.meta;
-    store->contents.done = done;
+    measure_sending(contents);
+    contents->last = contents->batch.meta;
+    contents->done = done;
     if (why.status == DDP_OK)
-        send_chunk(store);
+        send_chunk(contents);
     else
-        finish_commit(store, &why);
-}
-
-static bool may_answer(void *ctx)
-{
-    const struct ddpi_etcd_store *store = ctx;
-    return store->sm.state == ETCD_LEADING && !store->closed && ddpi_etcd_lease_is_valid(store);
-}
-
-static void put_counters(void *ctx, struct ddpi_buf *text)
-{
-    const struct ddpi_etcd_store *store = ctx;
-    (void)ddpi_etcd_times_put(ddpi_etcd_client_times(store->client), text);
+        finish_commit(contents, &why);
 }
 
 /* ---- reading ---- */
 
-static void begin_to_lead(struct ddpi_etcd_store *store)
+static void unusable(struct ddpi_etcd_contents *contents, struct ddp_error *why)
 {
-    const struct ddpi_sink sink = {.ctx = store,
-                                   .change = on_change,
-                                   .commit = on_commit,
-                                   .may_answer = may_answer,
-                                   .backlog = backlog,
-                                   .put_counters = put_counters};
-    const struct ddpi_etcd_meta *meta = &store->contents.batch.meta;
-    store->election.meta = store->contents.last = *meta;
-    ddpi_sm_move(&store->sm, ETCD_LEADING);
-    store->options.leads(store->options.ctx, &meta->mark, &sink);
-}
-
-static void unusable(struct ddpi_etcd_store *store, struct ddp_error *why)
-{
-    ddpi_error_wrap(why, why->status, "the contents below %s in etcd", store->root);
-    ddpi_etcd_give_up(store, why);
+    ddpi_error_wrap(why, why->status, "the contents below %s in etcd", contents->common->root);
+    contents->common->give_up(contents->common, why);
 }
 
 /* A leader died while it applied a long turn: go on with that. */
-static void apply_journal(struct ddpi_etcd_store *store)
+static void apply_journal(struct ddpi_etcd_contents *contents)
 {
     struct ddp_error why;
-    store->election.meta = store->contents.load.meta;
-    if (ddpi_etcd_load_journal(&store->contents.load, &store->contents.sending, &why) != DDP_OK) {
-        unusable(store, &why);
+    contents->transaction = contents->load.meta.transaction;
+    if (ddpi_etcd_load_journal(&contents->load, &contents->sending, &why) != DDP_OK) {
+        unusable(contents, &why);
     } else {
-        measure_sending(store);
-        send_chunk(store);
+        measure_sending(contents);
+        send_chunk(contents);
     }
 }
 
-static void give_contents(struct ddpi_etcd_store *store)
+static void give_contents(struct ddpi_etcd_contents *contents)
 {
+    const struct ddpi_etcd_store_options *options = contents->common->options;
     uint8_t seed[DDPI_SEED_SIZE];
     struct ddp_error why;
     ddpi_token_random(seed, sizeof seed);
-    ddpi_buf_consume(&store->contents.meta, ddpi_buf_len(&store->contents.meta));
-    if (!ddpi_etcd_put_meta(&store->contents.meta, &store->contents.load.meta)) {
-        ddpi_error_nomem(&why, sizeof store->contents.load.meta);
-        ddpi_etcd_give_up(store, &why);
+    ddpi_buf_consume(&contents->meta, ddpi_buf_len(&contents->meta));
+    if (!ddpi_etcd_put_meta(&contents->meta, &contents->load.meta)) {
+        ddpi_error_nomem(&why, sizeof contents->load.meta);
+        contents->common->give_up(contents->common, &why);
         return;
     }
-    if (store->contents.load.meta.journal > 0) {
-        apply_journal(store);
+    if (contents->load.meta.journal > 0) {
+        apply_journal(contents);
         return;
     }
-    store->contents.has_batch = true;
-    ddp_status status = ddpi_etcd_load_give(&store->contents.load, &store->contents.batch, seed,
-                                            store->options.restore, store->options.ctx, &why);
-    ddpi_etcd_load_finish(&store->contents.load);
-    if (status == DDP_OK) {
-        begin_to_lead(store);
+    contents->has_batch = true;
+    ddp_status status = ddpi_etcd_load_give(&contents->load, &contents->batch, seed,
+                                            options->restore, options->ctx, &why);
+    ddpi_etcd_load_finish(&contents->load);
+    if (status != DDP_OK) {
+        unusable(contents, &why);
         return;
     }
-    unusable(store, &why);
+    contents->loaded = true;
+    contents->last = contents->batch.meta;
+    contents->transaction = contents->last.transaction;
+    contents->common->event(contents->common, ETCD_LOADED);
 }
 
-static void load_page(struct ddpi_etcd_store *store);
+static void load_page(struct ddpi_etcd_contents *contents);
 
 /* Most failures take a while, and the lease decides for how long. What fails otherwise, as when
  * memory is short, may have failed within load_page(), so it is not tried for ever. */
-static void page_failed(struct ddpi_etcd_store *store, const struct ddpi_etcd_outcome *outcome)
+static void page_failed(struct ddpi_etcd_contents *contents,
+                        const struct ddpi_etcd_outcome *outcome)
 {
-    ddpi_etcd_complain(store, outcome->err);
+    ddpi_etcd_complain(contents->common, outcome->err);
     if (outcome->status == DDP_E_TIMEOUT) {
-        store->contents.failures = 0;
-    } else if (++store->contents.failures >= MOST_FAILURES) {
-        ddpi_etcd_give_up(store, outcome->err);
+        contents->failures = 0;
+    } else if (++contents->failures >= MOST_FAILURES) {
+        contents->common->give_up(contents->common, outcome->err);
         return;
     }
-    (void)ddpi_etcd_load_shorten(&store->contents.load);
-    load_page(store);
+    (void)ddpi_etcd_load_shorten(&contents->load);
+    load_page(contents);
 }
 
 /* No failure of a member: the next one would send as much. */
-static void page_is_too_long(struct ddpi_etcd_store *store)
+static void page_is_too_long(struct ddpi_etcd_contents *contents)
 {
     struct ddp_error why;
-    if (ddpi_etcd_load_shorten(&store->contents.load)) {
-        load_page(store);
+    if (ddpi_etcd_load_shorten(&contents->load)) {
+        load_page(contents);
         return;
     }
     ddpi_error_set(&why, DDP_E_PROTOCOL, "a record is too long");
-    unusable(store, &why);
+    unusable(contents, &why);
 }
 
 static void on_page(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
 {
-    struct ddpi_etcd_store *store = call->ctx;
+    struct ddpi_etcd_contents *contents = call->ctx;
     struct ddp_error why;
     bool more = false;
     if (outcome->status != DDP_OK) {
-        page_failed(store, outcome);
+        page_failed(contents, outcome);
         return;
     }
-    store->contents.failures = 0;
+    contents->failures = 0;
     if (outcome->reply->code == DDPI_ETCD_EXHAUSTED) { /* ours, or that of a member */
-        page_is_too_long(store);
+        page_is_too_long(contents);
         return;
     }
     if (outcome->reply->code == DDPI_ETCD_RANGE) { /* compacted: begin anew */
-        ddpi_etcd_load_finish(&store->contents.load);
-        ddpi_etcd_contents_load(store);
+        load_anew(contents);
         return;
     }
-    ddp_status status =
-        outcome->reply->code == DDPI_ETCD_OK
-            ? ddpi_etcd_load_take_page(&store->contents.load, outcome->reply, &more, &why)
-            : ddpi_etcd_explain(store, outcome->reply, &why);
+    ddp_status status = outcome->reply->code == DDPI_ETCD_OK
+                            ? ddpi_etcd_load_take_page(&contents->load, outcome->reply, &more, &why)
+                            : ddpi_etcd_judge(outcome, &why);
     if (status != DDP_OK) {
-        unusable(store, &why);
+        unusable(contents, &why);
     } else if (more) {
-        load_page(store);
+        load_page(contents);
     } else {
-        give_contents(store);
+        give_contents(contents);
     }
 }
 
-static void load_page(struct ddpi_etcd_store *store)
+static void load_page(struct ddpi_etcd_contents *contents)
 {
     /* What gRPC says of a message that is too long. */
     static const char too_long[] = "{\"code\":8,\"message\":\"the page is too long\"}";
-    struct ddpi_etcd_call *call = &store->contents.call;
+    struct ddpi_etcd_call *call = &contents->call;
     struct ddp_error why;
-    ddpi_etcd_fresh_call(call, "/v3/kv/range", on_page, store);
+    ddpi_etcd_fresh_call(call, "/v3/kv/range", on_page, contents);
     call->try_ms = LOAD_TRY_MS;
     call->total_ms = LOAD_TOTAL_MS;
     call->exchange.most = DDPI_ETCD_PAGE_MAX;
     call->exchange.instead = too_long;
-    if (ddpi_etcd_load_put_request(&store->contents.load, &call->body)) {
-        ddpi_etcd_call_begin(store->client, call);
+    if (ddpi_etcd_load_put_request(&contents->load, &call->body)) {
+        ddpi_etcd_call_begin(contents->common->client, call);
         return;
     }
-    ddpi_error_nomem(&why, sizeof store->root);
-    ddpi_etcd_give_up(store, &why);
+    ddpi_error_nomem(&why, sizeof contents->common->root);
+    contents->common->give_up(contents->common, &why);
 }
 
-void ddpi_etcd_contents_load(struct ddpi_etcd_store *store)
+static void load_anew(struct ddpi_etcd_contents *contents)
 {
-    ddpi_etcd_load_init(&store->contents.load, store->root);
-    load_page(store);
+    ddpi_etcd_load_finish(&contents->load);
+    ddpi_etcd_load_init(&contents->load, contents->common->root);
+    load_page(contents);
 }
 
-void ddpi_etcd_contents_finish(struct ddpi_etcd_store *store)
+void ddpi_etcd_contents_load(struct ddpi_etcd_contents *contents, uint64_t leader_revision)
 {
-    store->contents.done.call = NULL;
-    ddpi_etcd_load_finish(&store->contents.load);
-    while (!ddpi_list_empty(&store->contents.sending))
-        ddpi_etcd_chunk_free(first_chunk(store));
-    if (store->contents.has_batch)
-        ddpi_etcd_batch_finish(&store->contents.batch);
-    store->contents.has_batch = false;
-    ddpi_buf_finish(&store->contents.meta);
-    ddpi_buf_finish(&store->contents.next_meta);
+    contents->leader_revision = leader_revision;
+    load_anew(contents);
+}
+
+/* ---- opening and closing ---- */
+
+void ddpi_etcd_contents_init(struct ddpi_etcd_contents *contents, struct ddpi_etcd_common *common)
+{
+    *contents = (struct ddpi_etcd_contents){.common = common};
+    ddpi_list_init(&contents->sending);
+    ddpi_buf_init(&contents->meta, DDPI_ETCD_VALUE_MAX);
+    ddpi_buf_init(&contents->next_meta, DDPI_ETCD_VALUE_MAX);
+    ddpi_etcd_call_init(&contents->call);
+}
+
+void ddpi_etcd_contents_finish(struct ddpi_etcd_contents *contents)
+{
+    ddpi_etcd_end_call(contents->common, &contents->call);
+    contents->done.call = NULL;
+    ddpi_etcd_load_finish(&contents->load);
+    while (!ddpi_list_empty(&contents->sending))
+        ddpi_etcd_chunk_free(first_chunk(contents));
+    if (contents->has_batch)
+        ddpi_etcd_batch_finish(&contents->batch);
+    contents->has_batch = false;
+    ddpi_buf_finish(&contents->meta);
+    ddpi_buf_finish(&contents->next_meta);
 }

@@ -1,127 +1,17 @@
 /*
- * etcd_lease.c - the lease of the leader's key: taken before the campaign, renewed three times in
- * its time, given up at the end.
- *
- * The lease counts from the moment at which a request was sent that etcd has answered. etcd counts
- * from when it received it, which is later, so this process always stops first; a twentieth is left
- * for clocks that run at different speeds.
- *
- * A lease that is renewed does not say who leads: the key may have been taken or deleted. So a
- * leader looks at it after each renewal, and only then serves on.
+ * etcd_lease.c - see etcd_lease.h.
  */
+#include "etcd_lease.h"
 #include "error.h"
-#include "etcd_store_state.h"
 #include "token_file.h"
 
 #include <inttypes.h>
 
 enum { BEATS = 3, REVOKE_MS = 500, RETRY_MS = 50, CLOCK_MARGIN = 20 };
 
-bool ddpi_etcd_lease_is_valid(const struct ddpi_etcd_store *store)
+bool ddpi_etcd_lease_is_valid(const struct ddpi_etcd_lease *lease)
 {
-    return store->lease.id != 0 && ddpi_etcd_now_ms() < store->lease.valid_until_ms;
-}
-
-static void lapse_now(struct ddpi_etcd_store *store, const char *how)
-{
-    struct ddp_error why;
-    if (store->sm.state == ETCD_CAMPAIGNING)
-        return; /* the campaign fails, and begins anew */
-    ddpi_error_set(&why, DDP_E_CLOSED,
-                   "another ddprund may lead now, so this one stops serving: its lease in etcd is "
-                   "over (%s)",
-                   how);
-    ddpi_etcd_give_up(store, &why);
-}
-
-static void on_lapse(uv_timer_t *timer)
-{
-    struct ddpi_etcd_store *store = timer->data;
-    const char *why = store->lease.failure.msg;
-    if (!ddpi_etcd_lease_is_valid(store))
-        lapse_now(store, *why != '\0' ? why : "etcd has not renewed it in time");
-}
-
-static void on_beat(uv_timer_t *timer);
-
-/* A renewal has failed: try again until the lease is over. */
-static void beat_again(struct ddpi_etcd_store *store, const struct ddpi_etcd_outcome *outcome)
-{
-    struct ddp_error *why = &store->lease.failure;
-    if (outcome->status != DDP_OK)
-        *why = *outcome->err;
-    else if (outcome->reply->code != DDPI_ETCD_OK)
-        ddpi_etcd_explain(store, outcome->reply, why);
-    else
-        ddpi_error_set(why, DDP_E_PROTOCOL, "etcd's answer to a renewal is none");
-    ddpi_etcd_complain(store, why);
-    uv_timer_start(&store->lease.beat, on_beat, RETRY_MS, 0);
-}
-
-/* etcd has promised @ttl_s from a moment that was after @begun_ms. */
-static void extend(struct ddpi_etcd_store *store, uint64_t begun_ms, uint64_t ttl_s)
-{
-    uint64_t ttl_ms = ttl_s * 1000;
-    store->lease.ttl_ms = ttl_ms;
-    store->lease.failure.msg[0] = '\0';
-    store->lease.valid_until_ms = begun_ms + ttl_ms - ttl_ms / CLOCK_MARGIN;
-    uint64_t now_ms = ddpi_etcd_now_ms();
-    uint64_t until_ms = store->lease.valid_until_ms;
-    uv_update_time(store->loop);
-    uv_timer_start(&store->lease.lapse, on_lapse, until_ms > now_ms ? until_ms - now_ms : 0, 100);
-    uv_timer_start(&store->lease.beat, on_beat, ttl_ms / BEATS, 0);
-}
-
-static void on_own_key(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
-{
-    struct ddpi_etcd_store *store = call->ctx;
-    struct ddpi_etcd_leader leader;
-    struct ddp_error why;
-    if (outcome->status != DDP_OK || outcome->reply->code != DDPI_ETCD_OK ||
-        ddpi_etcd_read_leader(outcome->reply->root, &leader, &why) != DDP_OK) {
-        beat_again(store, outcome);
-        return;
-    }
-    if (leader.exists && leader.mod_revision == store->self.mod_revision) {
-        extend(store, store->lease.kept_ms, store->lease.kept_ttl_s);
-        return;
-    }
-    ddpi_error_set(&why, DDP_E_CLOSED, "%s%s; this ddprund stops serving",
-                   leader.exists ? "the store is led by " : "",
-                   leader.exists ? leader.endpoint : "the leader's key was deleted from etcd");
-    ddpi_etcd_give_up(store, &why);
-}
-
-static void look_at_own_key(struct ddpi_etcd_store *store)
-{
-    struct ddpi_etcd_call *call = &store->lease.look;
-    const struct ddpi_etcd_range range = {.key = ddpi_etcd_text(store->leader_key)};
-    ddpi_etcd_fresh_call(call, "/v3/kv/range", on_own_key, store);
-    call->total_ms = (uint32_t)store->lease.ttl_ms;
-    if (ddpi_etcd_put_range(&call->body, &range))
-        ddpi_etcd_call_begin(store->client, call);
-    else
-        uv_timer_start(&store->lease.beat, on_beat, RETRY_MS, 0);
-}
-
-static void on_kept(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
-{
-    struct ddpi_etcd_store *store = call->ctx;
-    uint64_t ttl_s = 0;
-    if (outcome->status != DDP_OK || outcome->reply->code != DDPI_ETCD_OK ||
-        ddpi_etcd_get_number(outcome->reply->root, "TTL", &ttl_s, NULL) != DDP_OK) {
-        beat_again(store, outcome);
-        return;
-    }
-    if (ttl_s == 0 || ttl_s > UINT32_MAX) {
-        lapse_now(store, "etcd does not know it any more");
-    } else if (store->sm.state == ETCD_CAMPAIGNING) {
-        extend(store, outcome->begun_ms, ttl_s);
-    } else {
-        store->lease.kept_ms = outcome->begun_ms;
-        store->lease.kept_ttl_s = ttl_s;
-        look_at_own_key(store);
-    }
+    return lease->id != 0 && ddpi_etcd_now_ms() < lease->valid_until_ms;
 }
 
 static void put_id(struct ddpi_etcd_call *call, uint64_t id)
@@ -130,72 +20,135 @@ static void put_id(struct ddpi_etcd_call *call, uint64_t id)
            ddpi_etcd_put_text(&call->body, "}"));
 }
 
-static void beat(struct ddpi_etcd_store *store)
+/* ---- renewing ---- */
+
+static void on_beat(uv_timer_t *timer);
+
+static void report(struct ddpi_etcd_lease *lease, enum ddpi_etcd_event event)
 {
-    struct ddpi_etcd_call *call = &store->lease.keep;
-    if (store->lease.id == 0 || store->closed || ddpi_etcd_call_is_busy(call) ||
-        ddpi_etcd_call_is_busy(&store->lease.look))
+    lease->common->event(lease->common, event);
+}
+
+static void on_lapse(uv_timer_t *timer)
+{
+    struct ddpi_etcd_lease *lease = timer->data;
+    if (ddpi_etcd_lease_is_valid(lease))
         return;
-    ddpi_etcd_fresh_call(call, "/v3/lease/keepalive", on_kept, store);
-    call->total_ms = (uint32_t)store->lease.ttl_ms;
-    put_id(call, store->lease.id);
-    ddpi_etcd_call_begin(store->client, call);
+    if (lease->failure.msg[0] == '\0')
+        ddpi_error_set(&lease->failure, DDP_E_CLOSED, "etcd has not renewed it in time");
+    report(lease, ETCD_LAPSED);
+}
+
+void ddpi_etcd_lease_renew_again(struct ddpi_etcd_lease *lease, const struct ddp_error *why)
+{
+    lease->failure = *why;
+    ddpi_etcd_complain(lease->common, why);
+    uv_timer_start(&lease->beat, on_beat, RETRY_MS, 0);
+}
+
+void ddpi_etcd_lease_extend(struct ddpi_etcd_lease *lease)
+{
+    uint64_t ttl_ms = lease->promised_s * 1000, now_ms = ddpi_etcd_now_ms();
+    uint64_t until_ms = lease->promised_ms + ttl_ms - ttl_ms / CLOCK_MARGIN;
+    lease->ttl_ms = ttl_ms;
+    lease->failure.msg[0] = '\0';
+    lease->valid_until_ms = until_ms;
+    uv_update_time(lease->beat.loop);
+    uv_timer_start(&lease->lapse, on_lapse, until_ms > now_ms ? until_ms - now_ms : 0, 100);
+    uv_timer_start(&lease->beat, on_beat, ttl_ms / BEATS, 0);
+}
+
+static void on_kept(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
+{
+    struct ddpi_etcd_lease *lease = call->ctx;
+    struct ddp_error why;
+    uint64_t ttl_s = 0;
+    ddp_status status = ddpi_etcd_judge(outcome, &why);
+    if (status == DDP_OK &&
+        ddpi_etcd_get_number(outcome->reply->root, "TTL", &ttl_s, NULL) != DDP_OK)
+        status = ddpi_error_set(&why, DDP_E_PROTOCOL, "etcd's answer to a renewal is none");
+    if (status != DDP_OK) {
+        ddpi_etcd_lease_renew_again(lease, &why);
+        return;
+    }
+    if (ttl_s == 0 || ttl_s > UINT32_MAX) {
+        ddpi_error_set(&lease->failure, DDP_E_CLOSED, "etcd does not know it any more");
+        report(lease, ETCD_LAPSED);
+        return;
+    }
+    lease->promised_ms = outcome->begun_ms;
+    lease->promised_s = ttl_s;
+    report(lease, ETCD_RENEWED);
 }
 
 static void on_beat(uv_timer_t *timer)
 {
-    beat(timer->data);
+    struct ddpi_etcd_lease *lease = timer->data;
+    struct ddpi_etcd_call *call = &lease->keep;
+    if (lease->id == 0 || ddpi_etcd_call_is_busy(call))
+        return;
+    ddpi_etcd_fresh_call(call, "/v3/lease/keepalive", on_kept, lease);
+    call->total_ms = (uint32_t)lease->ttl_ms;
+    put_id(call, lease->id);
+    ddpi_etcd_call_begin(lease->common->client, call);
 }
 
-/* ---- taking and giving up ---- */
+/* ---- taking ---- */
+
+static uint64_t wanted_s(const struct ddpi_etcd_lease *lease)
+{
+    return (lease->common->options->lease_ms + 999) / 1000;
+}
 
 static void on_granted(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
 {
-    struct ddpi_etcd_store *store = call->ctx;
-    uint64_t ttl_s = (store->options.lease_ms + 999) / 1000, granted_s = 0;
-    if (outcome->status != DDP_OK) {
-        ddpi_etcd_complain(store, outcome->err);
-        ddpi_etcd_follow_again(store);
-        return;
-    }
+    struct ddpi_etcd_lease *lease = call->ctx;
     struct ddp_error why;
-    enum ddpi_etcd_code code = outcome->reply->code;
-    if (code != DDPI_ETCD_OK && code != DDPI_ETCD_EXISTS) { /* an earlier try has made it */
-        ddpi_etcd_explain(store, outcome->reply, &why);
-        ddpi_etcd_give_up(store, &why);
+    uint64_t granted_s = 0;
+    if (outcome->status != DDP_OK) {
+        ddpi_etcd_complain(lease->common, outcome->err);
+        report(lease, ETCD_NOT_GRANTED);
         return;
     }
+    enum ddpi_etcd_code code = outcome->reply->code;
+    if (code != DDPI_ETCD_EXISTS && ddpi_etcd_judge(outcome, &why) != DDP_OK) {
+        lease->common->give_up(lease->common, &why);
+        return;
+    }
+    lease->promised_s = wanted_s(lease);
     if (ddpi_etcd_get_number(outcome->reply->root, "TTL", &granted_s, NULL) == DDP_OK &&
-        granted_s > ttl_s && granted_s < UINT32_MAX)
-        ttl_s = granted_s;
-    uint64_t begun_ms = code == DDPI_ETCD_OK && call->tries == 0 ? outcome->begun_ms : 0;
-    if (begun_ms == 0) /* from the first try */
-        begun_ms = call->until_ms - call->total_ms;
-    extend(store, begun_ms, ttl_s);
-    ddpi_etcd_run(store);
+        granted_s > lease->promised_s && granted_s < UINT32_MAX)
+        lease->promised_s = granted_s;
+    lease->promised_ms = code == DDPI_ETCD_OK && call->tries == 0 ? outcome->begun_ms : 0;
+    if (lease->promised_ms == 0) /* an earlier try may have made it: from the first one */
+        lease->promised_ms = call->until_ms - call->total_ms;
+    ddpi_etcd_lease_extend(lease);
+    report(lease, ETCD_GRANTED);
 }
 
-void ddpi_etcd_lease_take(struct ddpi_etcd_store *store)
+void ddpi_etcd_lease_take(struct ddpi_etcd_lease *lease)
 {
-    struct ddpi_etcd_call *call = &store->lease.grant;
+    struct ddpi_etcd_call *call = &lease->grant;
     uint64_t id;
     ddpi_token_random(&id, sizeof id);
-    store->lease.id = (id & INT64_MAX) | 1;
-    ddpi_etcd_fresh_call(call, "/v3/lease/grant", on_granted, store);
-    call->total_ms = store->options.lease_ms;
+    lease->id = (id & INT64_MAX) | 1;
+    ddpi_etcd_fresh_call(call, "/v3/lease/grant", on_granted, lease);
+    call->total_ms = lease->common->options->lease_ms;
     (void)(ddpi_etcd_put_text(&call->body, "{") &&
-           ddpi_etcd_put_number(&call->body, "TTL", (store->options.lease_ms + 999) / 1000) &&
+           ddpi_etcd_put_number(&call->body, "TTL", wanted_s(lease)) &&
            ddpi_etcd_put_text(&call->body, ",") &&
-           ddpi_etcd_put_number(&call->body, "ID", store->lease.id) &&
+           ddpi_etcd_put_number(&call->body, "ID", lease->id) &&
            ddpi_etcd_put_text(&call->body, "}"));
-    ddpi_etcd_call_begin(store->client, call);
+    ddpi_etcd_call_begin(lease->common->client, call);
 }
 
-void ddpi_etcd_lease_forget(struct ddpi_etcd_store *store)
+/* ---- giving up ---- */
+
+void ddpi_etcd_lease_forget(struct ddpi_etcd_lease *lease)
 {
-    store->lease.id = 0;
-    uv_timer_stop(&store->lease.beat);
-    uv_timer_stop(&store->lease.lapse);
+    lease->id = 0;
+    uv_timer_stop(&lease->beat);
+    uv_timer_stop(&lease->lapse);
 }
 
 static void on_revoked(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
@@ -204,13 +157,60 @@ static void on_revoked(struct ddpi_etcd_call *call, const struct ddpi_etcd_outco
     (void)outcome; /* else it ends by itself */
 }
 
-void ddpi_etcd_lease_revoke(struct ddpi_etcd_store *store, uint64_t id)
+void ddpi_etcd_lease_revoke(struct ddpi_etcd_lease *lease, uint64_t id)
 {
-    struct ddpi_etcd_call *call = &store->lease.revoke;
+    struct ddpi_etcd_call *call = &lease->revoke;
     if (id == 0 || ddpi_etcd_call_is_busy(call))
         return;
-    ddpi_etcd_fresh_call(call, "/v3/lease/revoke", on_revoked, store);
+    ddpi_etcd_fresh_call(call, "/v3/lease/revoke", on_revoked, lease);
     call->total_ms = REVOKE_MS;
     put_id(call, id);
-    ddpi_etcd_call_begin(store->client, call);
+    ddpi_etcd_call_begin(lease->common->client, call);
+}
+
+void ddpi_etcd_lease_init(struct ddpi_etcd_lease *lease, struct ddpi_etcd_common *common,
+                          uv_loop_t *loop)
+{
+    *lease = (struct ddpi_etcd_lease){.common = common};
+    ddpi_etcd_call_init(&lease->grant);
+    ddpi_etcd_call_init(&lease->keep);
+    ddpi_etcd_call_init(&lease->revoke);
+    uv_timer_init(loop, &lease->beat);
+    uv_timer_init(loop, &lease->lapse);
+    lease->beat.data = lease->lapse.data = lease;
+}
+
+static void on_lapse_closed(uv_handle_t *timer)
+{
+    struct ddpi_etcd_lease *lease = timer->data;
+    ddpi_etcd_call_finish(lease->common->client, &lease->revoke);
+    report(lease, ETCD_CLOSED);
+}
+
+static void on_beat_closed(uv_handle_t *timer)
+{
+    struct ddpi_etcd_lease *lease = timer->data;
+    uv_close((uv_handle_t *)&lease->lapse, on_lapse_closed);
+}
+
+/* The calls have ended, or have had their time. */
+static void on_revoked_last(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
+{
+    struct ddpi_etcd_lease *lease = call->ctx;
+    (void)outcome;
+    uv_close((uv_handle_t *)&lease->beat, on_beat_closed);
+}
+
+void ddpi_etcd_lease_close(struct ddpi_etcd_lease *lease)
+{
+    uint64_t id = lease->id;
+    ddpi_etcd_lease_forget(lease);
+    ddpi_etcd_end_call(lease->common, &lease->grant);
+    ddpi_etcd_end_call(lease->common, &lease->keep);
+    ddpi_etcd_end_call(lease->common, &lease->revoke);
+    ddpi_etcd_lease_revoke(lease, id);
+    if (ddpi_etcd_call_is_busy(&lease->revoke))
+        lease->revoke.done = on_revoked_last;
+    else
+        uv_close((uv_handle_t *)&lease->beat, on_beat_closed);
 }

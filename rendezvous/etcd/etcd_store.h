@@ -5,9 +5,10 @@
  * contents, and a sink that writes each change there. Each write compares that the key is still its
  * own, so that one that was paused cannot write any more. README.md explains why that is enough.
  *
- *   CHECKING --etcd answers--> FOLLOWING --no leader, or a dead one--> CAMPAIGNING --lost-->
- * FOLLOWING CAMPAIGNING --won--> LOADING --contents given--> LEADING --lease over, another leads-->
- * OVER
+ *   CHECKING --etcd answers--> FOLLOWING --no leader, or a dead one--> CAMPAIGNING --won--> LOADING
+ *                                  ^                                       |                   |
+ *                                  +--another was faster-------------------+  contents given --+
+ *   OVER <--the lease is over, another leads, the contents are unusable-- LEADING <------------+
  */
 #ifndef DDPI_ETCD_STORE_H
 #define DDPI_ETCD_STORE_H
@@ -15,8 +16,20 @@
 #include "etcd_address.h"
 #include "log.h"
 #include "sink.h"
+#include "sm.h"
 
 #include <uv.h>
+
+#define ETCD_STORE_STATES(X)                                                               \
+    X(ETCD, CHECKING, DDPI_SM_TO(ETCD_FOLLOWING) | DDPI_SM_TO(ETCD_OVER), DDPI_SM_INITIAL) \
+    X(ETCD, FOLLOWING, DDPI_SM_TO(ETCD_CAMPAIGNING) | DDPI_SM_TO(ETCD_OVER), 0)            \
+    X(ETCD, CAMPAIGNING,                                                                   \
+      DDPI_SM_TO(ETCD_FOLLOWING) | DDPI_SM_TO(ETCD_LOADING) | DDPI_SM_TO(ETCD_OVER), 0)    \
+    X(ETCD, LOADING, DDPI_SM_TO(ETCD_LEADING) | DDPI_SM_TO(ETCD_OVER), 0)                  \
+    X(ETCD, LEADING, DDPI_SM_TO(ETCD_OVER), 0)                                             \
+    X(ETCD, OVER, 0, DDPI_SM_FINAL)
+
+DDPI_SM_DECLARE(ddpi_etcd_store, ETCD_STORE_STATES);
 
 struct ddpi_etcd_store;
 

@@ -4,7 +4,7 @@
  */
 #include "check_main.h"
 #include "etcd_pulse.h"
-#include "etcd_store_state.h"
+#include "etcd_store.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
