@@ -262,7 +262,7 @@ START_TEST(a_stop_is_for_the_main_program)
         if (by_shell)
             looptest_run_until(&loop, shell_waits, NULL);
         worker_proc_stop(&worker, SIGTERM, SIGNAL_MAIN);
-        if (twice) /* this one may be for the shell, which then may end before its program is seen */
+        if (twice) /* this one may be for the shell, which then may end first */
             worker_proc_stop(&worker, SIGTERM, SIGNAL_MAIN);
         ends(WORKER_STOPPING);
         ck_assert_uint_le(over, by_shell);
