@@ -104,7 +104,7 @@ ddp_status worker_proc_started(struct worker_proc *worker, uv_loop_t *loop,
 
 /* Returns a pidfd of the main program, which has got @sig; -1: that is the worker's own process.
  * The worker is not reaped yet, so its pid and its group cannot have been reused; the pid of
- * another process can be, until there is a pidfd. A shell may start the program meanwhile: then that
+ * another process can be, until there is a pidfd. A shell may start a program meanwhile: then that
  * is the main one. */
 static int signal_main_program(const struct worker_proc *worker, int sig)
 {

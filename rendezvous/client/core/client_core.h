@@ -6,7 +6,12 @@
  * clock or thread. The edges (blocking/ on poll(2), uv/ on a libuv loop) connect when the state
  * says so, carry the bytes and tell the time.
  *
- * States (client_core.c has the table):
+ *     IDLE --> DIALING --connected--> GREETING --WELCOME--> OPEN --fatal error--> CLOSED
+ *                 ^  |                   |                   |
+ *          timer  |  +--no listener------+--refused----------+--connection lost
+ *                 |                                          v
+ *                 +--------------------------------------- WAITING (10 ms to 2 s, random)
+ *
  *   IDLE      not started
  *   DIALING   the edge must connect, and then call ddpi_client_connected()
  *   GREETING  connected; the handshake is not complete
