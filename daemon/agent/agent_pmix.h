@@ -1,5 +1,5 @@
 /*
- * agent_pmix.h - what the PMIx server of Open MPI's programs (daemon/pmix) gets from the agent.
+ * agent_pmix.h - what the PMIx server of Open MPI's programs (daemon/pmi) gets from the agent.
  */
 #ifndef DAEMON_AGENT_PMIX_H
 #define DAEMON_AGENT_PMIX_H
