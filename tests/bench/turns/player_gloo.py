@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """player_gloo.py - PyTorch's gloo as a contender of "ddp-bench turns CALL --gloo": see player.h and player.c in
-cmd/perf/tune, of which this is the same in Python. Started by ddprun, a process for each rank."""
+cmd/perf, of which this is the same in Python. Started by ddprun, a process for each rank."""
 
 import os
 import sys

@@ -1,5 +1,5 @@
 /*
- * common.c - exit codes, safe output of bytes on a terminal and as JSON, the choice of a token, and
+ * ddpctl.c - exit codes, safe output of bytes on a terminal and as JSON, the choice of a token, and
  * a parser of option values. Owns nothing.
  */
 #include "ddpctl.h"
