@@ -55,9 +55,8 @@ static void put_recovery(const struct ddpi_rounds_summary *job, FILE *out)
     const struct {
         const char *name;
         uint64_t ms;
-    } phases[] = {
-        {"quiet", job->quiet_ms}, {"seated", job->seated_ms}, {"running", job->running_ms}};
-    if (job->quiet_ms == 0)
+    } phases[] = {{"idle", job->idle_ms}, {"seated", job->seated_ms}, {"running", job->running_ms}};
+    if (job->idle_ms == 0)
         return;
     fputs("  recovery    ", out);
     for (size_t i = 0; i < sizeof phases / sizeof *phases && phases[i].ms != 0; i++)

@@ -133,7 +133,7 @@ static json_t *nodes_json(const struct job_view *view)
 
 static json_t *recovery_json(const struct ddpi_rounds_summary *job)
 {
-    return json_pack("{s:o,s:o,s:o}", "quiet_ms", json_maybe(job->quiet_ms != 0, job->quiet_ms),
+    return json_pack("{s:o,s:o,s:o}", "idle_ms", json_maybe(job->idle_ms != 0, job->idle_ms),
                      "seated_ms", json_maybe(job->seated_ms != 0, job->seated_ms), "running_ms",
                      json_maybe(job->running_ms != 0, job->running_ms));
 }

@@ -11,7 +11,7 @@ const uint64_t history_bounds_ms[HISTORY_BUCKETS] = {10,   25,   50,   100,   25
 
 const char *history_phase_name(enum history_phase phase)
 {
-    static const char *const names[] = {"quiet", "seated", "running"};
+    static const char *const names[] = {"idle", "seated", "running"};
     return names[phase];
 }
 
@@ -42,8 +42,7 @@ static void begin_generation(struct job_history *history, const struct ddpi_roun
 void job_history_take(struct job_history *history, const struct ddpi_rounds_summary *summary,
                       uint64_t now_ms)
 {
-    const uint64_t ms[HISTORY_PHASES] = {summary->quiet_ms, summary->seated_ms,
-                                         summary->running_ms};
+    const uint64_t ms[HISTORY_PHASES] = {summary->idle_ms, summary->seated_ms, summary->running_ms};
     if (summary->generation == 0)
         return;
     if (history->count == 0 || latest(history)->generation != summary->generation)

@@ -10,7 +10,7 @@
 enum { HISTORY_EVENTS = 64, HISTORY_BUCKETS = 12 };
 
 /* The phases of a recovery, each measured from its cause. */
-enum history_phase { HISTORY_QUIET, HISTORY_SEATED, HISTORY_RUNNING, HISTORY_PHASES };
+enum history_phase { HISTORY_IDLE, HISTORY_SEATED, HISTORY_RUNNING, HISTORY_PHASES };
 
 const char *history_phase_name(enum history_phase phase);
 

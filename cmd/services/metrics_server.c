@@ -112,8 +112,8 @@ static json_t *event_json(const struct history_event *event)
 {
     return json_pack("{s:I,s:I,s:o,s:I,s:I,s:I}", "generation", (json_int_t)event->generation,
                      "began_ms", (json_int_t)event->began_ms, "reason",
-                     json_bytes(event->reason, strlen(event->reason)), "quiet_ms",
-                     (json_int_t)event->recovery_ms[HISTORY_QUIET], "seated_ms",
+                     json_bytes(event->reason, strlen(event->reason)), "idle_ms",
+                     (json_int_t)event->recovery_ms[HISTORY_IDLE], "seated_ms",
                      (json_int_t)event->recovery_ms[HISTORY_SEATED], "running_ms",
                      (json_int_t)event->recovery_ms[HISTORY_RUNNING]);
 }

@@ -132,7 +132,7 @@ static bool put_histogram(struct ddpi_buf *text, const char *phase,
 static bool put_recoveries(struct ddpi_buf *text, const struct job_history *history)
 {
     bool ok = put_head(text, "recovery_seconds", "histogram",
-                       "From the cause of a recovery until the old workers had ended (quiet), the "
+                       "From the cause of a recovery until the old workers had ended (idle), the "
                        "new generation had begun (seated) and its workers had started (running), "
                        "as seen since this agent watches.");
     for (unsigned i = 0; i < HISTORY_PHASES && ok; i++)

@@ -369,7 +369,7 @@ static void forget_verdict(struct ddpi_rounds *rounds)
     memset(rounds->streaks, 0, sizeof rounds->streaks);
     memset(&rounds->departed, 0, sizeof rounds->departed);
     rounds->recovering = false;
-    rounds->quiet_ms = rounds->seated_ms = rounds->running_ms = 0;
+    rounds->idle_ms = rounds->seated_ms = rounds->running_ms = 0;
 }
 
 static void admit_late(struct ddpi_rounds *rounds)
@@ -415,7 +415,7 @@ void ddpi_rounds_summary(const struct ddpi_rounds *rounds, struct ddpi_rounds_su
     ret->judging = rounds->judging;
     ret->closing = rounds->closing;
     ret->exit_code = rounds->exit_code;
-    ret->quiet_ms = rounds->quiet_ms;
+    ret->idle_ms = rounds->idle_ms;
     ret->seated_ms = rounds->seated_ms;
     ret->running_ms = rounds->running_ms;
     ret->left_out = rounds->count[ROUND_LEFT_OUT];
@@ -439,7 +439,7 @@ void ddpi_rounds_restore(struct ddpi_rounds *rounds, const struct ddpi_rounds_su
     rounds->judging = summary->judging;
     rounds->closing = summary->closing;
     rounds->exit_code = summary->exit_code;
-    rounds->quiet_ms = summary->quiet_ms;
+    rounds->idle_ms = summary->idle_ms;
     rounds->seated_ms = summary->seated_ms;
     rounds->running_ms = summary->running_ms;
     rounds->restored = true;

@@ -3,7 +3,7 @@
  * and when it must end. Pure: it is told facts and the time, and calls its hooks with the
  * conclusions; no descriptor, clock, log or key inside.
  *
- *     FORMING --seats given--> RUNNING --a reason to stop--> STOPPING --all is quiet--> FORMING
+ *     FORMING --seats given--> RUNNING --a reason to stop--> STOPPING --all are idle--> FORMING
  *        |                        |                             |                         ^
  *        |                        |        failed again and again, quickly --> PAUSING ---+
  *        |                        |                             |                 |
@@ -24,9 +24,9 @@
  *
  * A failure may be the effect of a node that was lost at the same time: the workers of its peers
  * see their connections break long before the loss is known. So a failure stops the generation at
- * once, and is judged when all members are quiet: if a node was lost meanwhile, that was the cause,
+ * once, and is judged when all members are idle: if a node was lost meanwhile, that was the cause,
  * and the failure neither counts as a restart nor ends the job. A node that was lost without a word
- * keeps the generation from being quiet until its lease ends, so no failure is judged too early.
+ * counts as busy until its lease ends, so no failure is judged too early.
  *
  * A node that is not fit gets no seat: one that says that it is sick (its check has failed), or one
  * that is in quarantine, as it was the first cause of too many failures in a row (blame.c). Neither
@@ -78,11 +78,11 @@ struct ddpi_rounds_summary {
     uint32_t restarts;                /* after failures */
     struct ddp_round_terms terms;     /* all zero before the first member */
     char reason[DDP_ROUND_TEXT_SIZE]; /* why the last generation stopped, or the job is over */
-    bool judging;      /* STOPPING after a failure, which is judged when all are quiet */
+    bool judging;      /* STOPPING after a failure, which is judged when all are idle */
     bool closing;      /* STOPPING leads to CLOSED; CLOSED */
     int32_t exit_code; /* of the job, once it is closing; of the failure, while judging */
     /* The last recovery, in ms after its cause was noted; 0: not yet. */
-    uint64_t quiet_ms;   /* all workers of the old generation had ended */
+    uint64_t idle_ms;    /* all workers of the old generation had ended */
     uint64_t seated_ms;  /* the new generation had begun */
     uint64_t running_ms; /* all its workers had started */
     uint32_t left_out;   /* of the members: sick, or in quarantine */

@@ -128,7 +128,7 @@ struct ddpi_rounds {
 
     bool recovering;
     uint64_t recovery_ms; /* when its cause was noted */
-    uint64_t quiet_ms;
+    uint64_t idle_ms;
     uint64_t seated_ms;
     uint64_t running_ms;
 

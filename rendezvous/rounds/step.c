@@ -39,12 +39,12 @@ static void stop_generation(struct ddpi_rounds *rounds, bool failed, uint64_t no
         memset(rounds->streaks, 0, sizeof rounds->streaks);
     rounds->recovering = true;
     rounds->recovery_ms = now_ms;
-    rounds->quiet_ms = rounds->seated_ms = rounds->running_ms = 0;
+    rounds->idle_ms = rounds->seated_ms = rounds->running_ms = 0;
     rounds->pause_ms = 0;
     enter_state(rounds, ROUNDS_STOPPING);
 }
 
-/* The job ends, now or when all members are quiet. rounds->reason says why. */
+/* The job ends, now or when all members are idle. rounds->reason says why. */
 static void set_verdict(struct ddpi_rounds *rounds, int32_t exit_code)
 {
     rounds->closing = true;
@@ -268,8 +268,8 @@ static void conclude_stopping(struct ddpi_rounds *rounds, uint64_t now_ms)
     heed_stop(rounds);
     if (rounds->count[ROUND_ACTIVE] != 0)
         return;
-    if (rounds->quiet_ms == 0)
-        rounds->quiet_ms = since_cause(rounds, now_ms);
+    if (rounds->idle_ms == 0)
+        rounds->idle_ms = since_cause(rounds, now_ms);
     if (awaits_checks(rounds))
         return;
     if (rounds->judging)

@@ -6,7 +6,7 @@
 
 /* A seated member that has not read its seat may still start workers: only what it says about that
  * generation counts. */
-static bool member_is_quiet(const struct ddpi_rounds *rounds, const struct round_member *member)
+static bool member_is_idle(const struct ddpi_rounds *rounds, const struct round_member *member)
 {
     return (member->says.phase == DDP_ROUND_IDLE || member->says.phase == DDP_ROUND_DONE) &&
            (!member->seated || member->says.generation == rounds->generation);
@@ -19,7 +19,7 @@ static uint32_t traits_of(const struct ddpi_rounds *rounds, const struct round_m
     bool left_out = member->quarantined || member->says.sick[0] != '\0';
     bool willing = stays && !left_out;
     bool checking = willing && member->says.checking;
-    bool busy = !member_is_quiet(rounds, member);
+    bool busy = !member_is_idle(rounds, member);
     bool current = member->seated && member->says.generation == rounds->generation;
     bool done = current && member->says.phase == DDP_ROUND_DONE;
     bool has[] = {

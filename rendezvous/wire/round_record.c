@@ -149,7 +149,8 @@ static const struct field summary_fields[] = {
     WORD_OF(SUMMARY, "judging", judging, no_yes),
     WORD_OF(SUMMARY, "closing", closing, no_yes),
     SIGNED_OF(SUMMARY, "exit_code", exit_code, INT32_MIN, INT32_MAX),
-    NUMBER_OF(SUMMARY, "quiet_ms", quiet_ms, 0, INT64_MAX),
+    /* idle_ms keeps its older name between versions: older ones refuse a record without it. */
+    NUMBER_OF(SUMMARY, "quiet_ms", idle_ms, 0, INT64_MAX),
     NUMBER_OF(SUMMARY, "seated_ms", seated_ms, 0, INT64_MAX),
     NUMBER_OF(SUMMARY, "running_ms", running_ms, 0, INT64_MAX),
     TEXT_OF(SUMMARY, "reason", reason, 0),

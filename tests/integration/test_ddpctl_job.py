@@ -68,7 +68,7 @@ JOB_SCHEMA = {'job': TEXT, 'state': TEXT, 'generation': NUMBER, 'members': NUMBE
               'seated': NUMBER, 'min_nodes': NUMBER, 'max_nodes': NUMBER, 'world_size': NUMBER,
               'restarts': NUMBER, 'max_restarts': NUMBER, 'reason': TEXT,
               'exit_code': MAYBE_NUMBER,
-              'recovery': {'quiet_ms': MAYBE_NUMBER, 'seated_ms': MAYBE_NUMBER,
+              'recovery': {'idle_ms': MAYBE_NUMBER, 'seated_ms': MAYBE_NUMBER,
                            'running_ms': MAYBE_NUMBER},
               'wanted': {'stop': (bool,), 'size': MAYBE_TEXT, 'drain': [TEXT]},
               'left_out': NUMBER, 'quarantine': NUMBER,
@@ -331,13 +331,13 @@ class Status(JobCase):
         job = self.await_job('the recovery', lambda job: job['recovery']['running_ms'])
         self.assertEqual((job['restarts'], job['max_restarts']), (1, 2))
         self.assertIn('rank 2', job['reason'])
-        phases = [job['recovery'][name] for name in ('quiet_ms', 'seated_ms', 'running_ms')]
+        phases = [job['recovery'][name] for name in ('idle_ms', 'seated_ms', 'running_ms')]
         self.assertEqual(phases, sorted(phases))
         self.assertEqual([node['failure']['exit_code'] for node in job['nodes']
                           if node['failure'] is not None], [7])
         text = self.text()
         self.assertRegex(text, r'\n  last stop +.*rank 2')
-        self.assertRegex(text, r'\n  recovery +quiet after \d+ ms, seated after \d+ ms, running ')
+        self.assertRegex(text, r'\n  recovery +idle after \d+ ms, seated after \d+ ms, running ')
 
     def test_workers_that_have_ended(self):
         self.node('a', nproc=3, worker='case $RANK in 0) exit 0;; 1) kill -9 $$;; *) exec sleep 99;; esac')

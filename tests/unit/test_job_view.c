@@ -81,7 +81,7 @@ static const struct ddpi_rounds_summary running = {
     .restarts = 1,
     .terms = {.min_nodes = 1, .max_nodes = 3, .max_restarts = 2},
     .reason = "node c is lost",
-    .quiet_ms = 7,
+    .idle_ms = 7,
     .seated_ms = 8};
 static const struct ddp_round_seat first = {
     .order = DDP_ROUND_RUN, .generation = 5, .nodes = 2, .world_size = 4};
@@ -361,7 +361,7 @@ START_TEST(shown_to_people)
               "  world size  4\n"
               "  restarts    1 of 2\n"
               "  last stop   node c is lost\n"
-              "  recovery    quiet after 7 ms, seated after 8 ms\n"
+              "  recovery    idle after 7 ms, seated after 8 ms\n"
               "  wanted      size 1:3, drain s\n"
               "  NODE  NAME  ADDRESS   PHASE      ORDER  RANKS  WORKERS\n"
               "  0     a     10.0.0.1  running 5  run    0-1    -\n"
@@ -435,13 +435,13 @@ START_TEST(shown_to_programs)
     json_t *json = job_json(&view), *nodes = json_object_get(json, "nodes");
     ck_assert_uint_eq(json_array_size(nodes), 3);
     const char *name, *state, *phase, *order, *signal;
-    json_int_t pid, rank, quiet_ms;
+    json_int_t pid, rank, idle_ms;
     ck_assert_int_eq(json_unpack(json, "{s:s,s:s,s:{s:I,s:n}}", "job", &name, "state", &state,
-                                 "recovery", "quiet_ms", &quiet_ms, "running_ms"),
+                                 "recovery", "idle_ms", &idle_ms, "running_ms"),
                      0);
     ck_assert_str_eq(name, "train");
     ck_assert_str_eq(state, "running");
-    ck_assert_int_eq(quiet_ms, 7);
+    ck_assert_int_eq(idle_ms, 7);
     json_t *node = json_array_get(nodes, 1);
     ck_assert_int_eq(json_unpack(node, "{s:s,s:s,s:I,s:b}", "phase", &phase, "order", &order,
                                  "first_rank", &rank, "spare", &(int){0}),

@@ -73,11 +73,11 @@ START_TEST(generations_and_recoveries)
     take_summary(&job);
     take_summary(&job);
     ck_assert_uint_eq(history.count, 1);
-    job.state = ROUNDS_STOPPING; /* what it says of quiet_ms is of the next generation */
-    job.quiet_ms = 20;
+    job.state = ROUNDS_STOPPING; /* what it says of idle_ms is of the next generation */
+    job.idle_ms = 20;
     snprintf(job.reason, sizeof job.reason, "rank 1 failed");
     take_summary(&job);
-    ck_assert_uint_eq(history.histograms[HISTORY_QUIET].count, 0);
+    ck_assert_uint_eq(history.histograms[HISTORY_IDLE].count, 0);
     job.state = ROUNDS_RUNNING;
     job.generation = 2;
     job.seated_ms = 25;
@@ -96,8 +96,8 @@ START_TEST(generations_and_recoveries)
     has_line(metrics, "ddprun_generation 2");
     has_line(metrics, "ddprun_restarts_total{reason=\"failure\"} 1");
     has_line(metrics, "ddprun_restarts_total{reason=\"membership\"} 0");
-    has_line(metrics, "ddprun_recovery_seconds_bucket{phase=\"quiet\",le=\"0.01\"} 0");
-    has_line(metrics, "ddprun_recovery_seconds_bucket{phase=\"quiet\",le=\"0.025\"} 1");
+    has_line(metrics, "ddprun_recovery_seconds_bucket{phase=\"idle\",le=\"0.01\"} 0");
+    has_line(metrics, "ddprun_recovery_seconds_bucket{phase=\"idle\",le=\"0.025\"} 1");
     has_line(metrics, "ddprun_recovery_seconds_bucket{phase=\"running\",le=\"60\"} 0");
     has_line(metrics, "ddprun_recovery_seconds_bucket{phase=\"running\",le=\"+Inf\"} 1");
     has_line(metrics, "ddprun_recovery_seconds_sum{phase=\"running\"} 70.000");

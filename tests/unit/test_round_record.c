@@ -76,7 +76,7 @@ static const struct ddpi_rounds_summary a_summary = {.state = ROUNDS_STOPPING,
                                                      .judging = true,
                                                      .closing = true,
                                                      .exit_code = 143,
-                                                     .quiet_ms = 1,
+                                                     .idle_ms = 1,
                                                      .seated_ms = 2,
                                                      .running_ms = 3,
                                                      .left_out = 1,
@@ -210,7 +210,7 @@ START_TEST(each_field_has_its_place)
     ck_assert(sum.state == ROUNDS_STOPPING && sum.generation == 9 && sum.members == 3);
     ck_assert(sum.seated == 2 && sum.world_size == UINT32_MAX && sum.restarts == 1);
     ck_assert(sum.judging && sum.closing && sum.exit_code == 143 && sum.terms.max_nodes == 0);
-    ck_assert(sum.quiet_ms == 1 && sum.seated_ms == 2 && sum.running_ms == 3);
+    ck_assert(sum.idle_ms == 1 && sum.seated_ms == 2 && sum.running_ms == 3);
     ck_assert_str_eq(sum.reason, "why not");
     ck_assert(sum.left_out == 1 && sum.terms.quarantine == 2 && sum.terms.worker_ports);
     free(text);

@@ -232,7 +232,7 @@ START_TEST(all_done_ends_the_job_well)
 }
 END_TEST
 
-START_TEST(only_the_current_generation_is_quiet)
+START_TEST(only_the_current_generation_is_idle)
 {
     for (unsigned id = 0; id < 3; id++)
         rounds_join(&at, id, abc[id]);
@@ -425,7 +425,7 @@ Suite *test_suite(void)
               the_first_node_says_where_a_coordinator_may_listen, whoever_is_too_many_is_a_spare,
               nothing_begins_while_anything_runs, a_generation_that_cannot_begin_ends_the_job,
               too_many_workers_are_refused, texts_of_those_who_wait_are_told_once_a_second,
-              all_done_ends_the_job_well, only_the_current_generation_is_quiet,
+              all_done_ends_the_job_well, only_the_current_generation_is_idle,
               who_fences_itself_or_leaves_stops_the_generation, failures_consume_the_budget_once,
               an_exit_code_that_stays_unknown_is_1, a_failure_that_is_final_ends_the_job,
               a_lost_node_is_waited_for, too_few_after_one_has_left_ends_the_job,

@@ -211,9 +211,9 @@ static bool is_active(const struct world *world, const struct agent *agent)
     enum ddpi_rounds_state state = summary_of(world).state;
     bool told = agent->told.generation == world->generation &&
                 (agent->told.order == DDP_ROUND_RUN || agent->told.order == DDP_ROUND_STOP);
-    bool quiet = agent->heard.generation == world->generation &&
-                 (agent->heard.phase == DDP_ROUND_IDLE || agent->heard.phase == DDP_ROUND_DONE);
-    return (state == ROUNDS_RUNNING || state == ROUNDS_STOPPING) && told && !quiet &&
+    bool idle = agent->heard.generation == world->generation &&
+                (agent->heard.phase == DDP_ROUND_IDLE || agent->heard.phase == DDP_ROUND_DONE);
+    return (state == ROUNDS_RUNNING || state == ROUNDS_STOPPING) && told && !idle &&
            !agent->heard.leaving;
 }
 

@@ -248,7 +248,7 @@ START_TEST(a_recovery_is_timed)
     at.now_ms += 30;
     rounds_obey(&at, 3);
     summary = rounds_summary(&at);
-    ck_assert_uint_eq(summary.quiet_ms, 25);
+    ck_assert_uint_eq(summary.idle_ms, 25);
     ck_assert_uint_eq(summary.seated_ms, 25);
     ck_assert_uint_eq(summary.running_ms, 55);
     ck_assert_str_eq(summary.reason, "node a is lost");
@@ -416,7 +416,7 @@ START_TEST(who_comes_too_late_waits_for_the_next)
     rounds_assert_state(&at, ROUNDS_FORMING);
     struct ddpi_rounds_summary summary = rounds_summary(&at);
     ck_assert(summary.generation == 0 && summary.restarts == 0 && summary.exit_code == 0);
-    ck_assert(!summary.closing && summary.reason[0] == '\0' && summary.quiet_ms == 0);
+    ck_assert(!summary.closing && summary.reason[0] == '\0' && summary.idle_ms == 0);
     ck_assert_uint_eq(summary.terms.max_restarts, 5);
     rounds_assert_seat(&at, 4, DDP_ROUND_END, "--nnodes is 2:7 on this node and 2:3 in the job");
     rounds_assert_seat(&at, 2, DDP_ROUND_WAIT, "waiting up to 0.1 s for more nodes");
