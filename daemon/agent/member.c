@@ -42,30 +42,29 @@ static void say_phase(struct member *member, enum ddp_round_phase phase, uint64_
     publish_member(member);
 }
 
-static void enter_waiting(struct member *member, uint64_t now_ms)
+/* No worker of @generation runs any more: check the node, or wait for a seat. */
+static void become_idle(struct member *member, uint64_t generation, uint64_t now_ms)
 {
-    ddpi_sm_move(&member->sm, MEMBER_WAITING);
+    bool checks = member->hooks.check != NULL;
+    ddpi_sm_move(&member->sm, checks ? MEMBER_CHECKING : MEMBER_WAITING);
     member->waiting_since_ms = now_ms;
-}
-
-static void enter_checking(struct member *member, uint64_t generation)
-{
-    ddpi_sm_move(&member->sm, MEMBER_CHECKING);
-    member->says.checking = true;
-    if (member->joined)
+    member->says.checking = checks;
+    if (member->joined || !checks)
         say_phase(member, DDP_ROUND_IDLE, generation);
-    member->hooks.check(member->hooks.ctx);
+    if (checks)
+        member->hooks.check(member->hooks.ctx);
 }
 
-/* No worker of @generation runs any more. */
-static void enter_idle(struct member *member, uint64_t generation, uint64_t now_ms)
+/* End the workers, even if their grace period is not over. Does nothing if there are none, or if
+ * they are being killed. */
+static void end_workers(struct member *member, enum member_stop how, const char *why)
 {
-    if (member->hooks.check != NULL) {
-        enter_checking(member, generation);
+    if (member->sm.state == MEMBER_RUNNING)
+        ddpi_sm_move(&member->sm, MEMBER_ENDING);
+    else if (member->sm.state != MEMBER_ENDING || member->killing)
         return;
-    }
-    enter_waiting(member, now_ms);
-    say_phase(member, DDP_ROUND_IDLE, generation);
+    member->killing = how == MEMBER_STOP_KILL;
+    member->hooks.stop(member->hooks.ctx, how, why);
 }
 
 static void enter_over(struct member *member, int exit_code, const char *why)
@@ -74,43 +73,14 @@ static void enter_over(struct member *member, int exit_code, const char *why)
     member->hooks.over(member->hooks.ctx, exit_code, why);
 }
 
-static void member_enter_running(struct member *member)
+/* The server has answered within @ms, or there is none that could lose this node. */
+static bool heard_within(const struct member *member, uint32_t ms, uint64_t now_ms)
 {
-    ddpi_sm_move(&member->sm, MEMBER_RUNNING);
-    say_phase(member, DDP_ROUND_STARTING, member->seat.generation);
-    member->hooks.start(member->hooks.ctx, &member->seat);
-}
-
-static void end_workers(struct member *member, enum member_stop how, const char *why)
-{
-    member->killing = how == MEMBER_STOP_KILL;
-    member->hooks.stop(member->hooks.ctx, how, why);
-}
-
-static void enter_ending(struct member *member, enum member_stop how, const char *why)
-{
-    ddpi_sm_move(&member->sm, MEMBER_ENDING);
-    end_workers(member, how, why);
-}
-
-/* Even if their grace period is not over. */
-static void kill_member_workers(struct member *member, const char *why)
-{
-    if (member->sm.state == MEMBER_RUNNING)
-        enter_ending(member, MEMBER_STOP_KILL, why);
-    else if (member->sm.state == MEMBER_ENDING && !member->killing)
-        end_workers(member, MEMBER_STOP_KILL, why);
+    return member->lease_ms == 0 ||
+           (member->heard && now_ms < ddpi_deadline(member->contact_ms, ms));
 }
 
 /* ---- the seat ---- */
-
-/* The lease lasts long enough to end workers that start now before it runs out. */
-static bool lease_is_safe(const struct member *member, uint64_t now_ms)
-{
-    uint32_t safe_ms = member->lease_ms - member_margin_ms(member->lease_ms);
-    return member->lease_ms == 0 ||
-           (member->heard && now_ms < ddpi_deadline(member->contact_ms, safe_ms));
-}
 
 /* No worker runs. The server may repeat a seat of an earlier generation: it is ignored. A seat that
  * was read late, after a pause of this node, may belong to another node by now. */
@@ -118,25 +88,29 @@ static void follow_while_idle(struct member *member, uint64_t now_ms)
 {
     const struct ddp_round_seat *seat = &member->seat;
     bool is_new = seat->generation > member->says.generation;
+    /* Workers that start now can be ended before the lease is over. */
+    uint32_t safe_ms = member->lease_ms - member_margin_ms(member->lease_ms);
     switch (seat->order) {
     case DDP_ROUND_END:
         enter_over(member, seat->exit_code, seat->text);
         return;
     case DDP_ROUND_RUN:
-        if (is_new && member->says.sick[0] == '\0' && lease_is_safe(member, now_ms))
-            member_enter_running(member);
+        if (!is_new || member->says.sick[0] != '\0' || !heard_within(member, safe_ms, now_ms))
+            return;
+        ddpi_sm_move(&member->sm, MEMBER_RUNNING);
+        say_phase(member, DDP_ROUND_STARTING, seat->generation);
+        member->hooks.start(member->hooks.ctx, seat);
         return;
     case DDP_ROUND_STOP:
         if (member->sm.state == MEMBER_FINISHED)
-            enter_idle(member, seat->generation, now_ms);
+            become_idle(member, seat->generation, now_ms);
         else if (is_new || member->says.phase != DDP_ROUND_IDLE)
             say_phase(member, DDP_ROUND_IDLE, seat->generation);
         return;
     case DDP_ROUND_WAIT:
-        if (member->sm.state == MEMBER_FINISHED && is_new)
-            enter_idle(member, member->says.generation, now_ms);
-        else if (member->hooks.check != NULL && seat->check > member->says.checks)
-            enter_checking(member, member->says.generation);
+        if ((member->sm.state == MEMBER_FINISHED && is_new) ||
+            (member->hooks.check != NULL && seat->check > member->says.checks))
+            become_idle(member, member->says.generation, now_ms);
         return;
     }
 }
@@ -165,7 +139,7 @@ static void follow_while_running(struct member *member)
     if (seat->order == DDP_ROUND_STOP && seat->generation < running)
         return; /* repeated, from an earlier generation */
     bool orderly = seat->order == DDP_ROUND_STOP && !seat->failed;
-    enter_ending(member, orderly ? MEMBER_STOP_ORDERLY : MEMBER_STOP_FAILED, seat->text);
+    end_workers(member, orderly ? MEMBER_STOP_ORDERLY : MEMBER_STOP_FAILED, seat->text);
 }
 
 static void member_follow_seat(struct member *member, uint64_t now_ms)
@@ -203,7 +177,7 @@ void member_join(struct member *member, uint64_t now_ms)
 {
     member->waiting_since_ms = now_ms;
     if (member->hooks.check != NULL)
-        enter_checking(member, member->says.generation);
+        become_idle(member, member->says.generation, now_ms);
     else
         publish_member(member);
 }
@@ -225,9 +199,11 @@ void member_lost(struct member *member, const char *why, uint64_t now_ms)
     member->seat_void = true;
     snprintf(member->lost_why, sizeof member->lost_why, "%s", why);
     member->says.failure = (struct ddp_round_failure){0}; /* it belongs to the lost member */
-    kill_member_workers(member, why);
-    if (member->sm.state == MEMBER_FINISHED)
-        enter_waiting(member, now_ms);
+    end_workers(member, MEMBER_STOP_KILL, why);
+    if (member->sm.state == MEMBER_FINISHED) {
+        ddpi_sm_move(&member->sm, MEMBER_WAITING);
+        member->waiting_since_ms = now_ms;
+    }
     if (member->sm.state == MEMBER_WAITING)
         say_phase(member, DDP_ROUND_IDLE, member->says.generation);
 }
@@ -251,7 +227,7 @@ void member_failed(struct member *member, const struct ddp_round_failure *failur
     member->says.failure = *failure;
     publish_member(member);
     if (member->sm.state == MEMBER_RUNNING)
-        enter_ending(member, MEMBER_STOP_FAILED, failure->text);
+        end_workers(member, MEMBER_STOP_FAILED, failure->text);
 }
 
 void member_finished(struct member *member, uint64_t now_ms)
@@ -268,7 +244,7 @@ void member_cleared(struct member *member, uint64_t now_ms)
         enter_over(member, member->exit_code, member->why);
         return;
     }
-    enter_idle(member, member->says.generation, now_ms);
+    become_idle(member, member->says.generation, now_ms);
     if (!member->seat_void)
         member_follow_seat(member, now_ms);
 }
@@ -284,7 +260,8 @@ void member_checked(struct member *member, const char *why, uint64_t now_ms)
         enter_over(member, member->exit_code, member->why);
         return;
     }
-    enter_waiting(member, now_ms);
+    ddpi_sm_move(&member->sm, MEMBER_WAITING);
+    member->waiting_since_ms = now_ms;
     publish_member(member);
     if (!member->seat_void)
         member_follow_seat(member, now_ms);
@@ -296,65 +273,48 @@ void member_leave(struct member *member, int exit_code, const char *why, enum me
 {
     if (member->sm.state == MEMBER_OVER)
         return;
-    bool first = !member->leaving;
-    member->leaving = true;
     member->exit_code = exit_code;
     snprintf(member->why, sizeof member->why, "%s", why);
-    if (first) {
-        member->says.leaving = true;
+    if (!member->leaving) {
+        member->leaving = member->says.leaving = true;
         if (member->joined)
             publish_member(member);
     }
-    if (member->sm.state == MEMBER_RUNNING)
-        enter_ending(member, how, why);
-    else if (member->sm.state == MEMBER_ENDING && !member->killing)
+    if (member->sm.state == MEMBER_RUNNING || member->sm.state == MEMBER_ENDING)
         end_workers(member, how, why);
     else if (member->sm.state == MEMBER_CHECKING)
         member->hooks.end_check(member->hooks.ctx);
-    else if (member->sm.state != MEMBER_ENDING)
+    else
         enter_over(member, exit_code, why);
 }
 
 /* ---- time ---- */
 
-static bool server_answers(const struct member *member, uint64_t now_ms)
-{
-    return member->lease_ms == 0 ||
-           (member->heard && now_ms < ddpi_deadline(member->contact_ms, member->lease_ms));
-}
-
-/* One that is left out waits a bit longer: so the others, when they give up, can say so. */
-static uint64_t longest_wait_ms(const struct member *member)
-{
-    bool left_out = !member->seat_void && member->seat.left_out;
-    return member->join_timeout_ms + (left_out ? member->join_timeout_ms / 8 : 0);
-}
-
-/* A spare may wait for any time: the job runs without it. A pause ends by itself. */
-static bool wait_is_limited(const struct member *member)
-{
-    const struct ddp_round_seat *seat = &member->seat;
-    bool unlimited = seat->order == DDP_ROUND_WAIT && (seat->spare || seat->pausing);
-    return !member->leaving && member->join_timeout_ms > 0 && (member->seat_void || !unlimited);
-}
-
 uint64_t member_deadline(const struct member *member)
 {
+    const struct ddp_round_seat *seat = &member->seat;
+    bool waits = !member->seat_void && seat->order == DDP_ROUND_WAIT;
+    bool left_out = !member->seat_void && seat->left_out;
     switch (member->sm.state) {
     case MEMBER_RUNNING:
     case MEMBER_ENDING: /* the grace period must not outlast the lease */
-        return member->lease_ms == 0 || (member->sm.state == MEMBER_ENDING && member->killing)
-                   ? UINT64_MAX
-                   : ddpi_deadline(member->contact_ms,
-                                   member->lease_ms - member_margin_ms(member->lease_ms));
+        if (member->lease_ms == 0 || (member->sm.state == MEMBER_ENDING && member->killing))
+            return UINT64_MAX;
+        return ddpi_deadline(member->contact_ms,
+                             member->lease_ms - member_margin_ms(member->lease_ms));
     case MEMBER_WAITING:
-        return wait_is_limited(member)
-                   ? ddpi_deadline(member->waiting_since_ms, longest_wait_ms(member))
-                   : UINT64_MAX;
+        /* A spare may wait for any time: the job runs without it. A pause ends by itself. */
+        if (member->leaving || member->join_timeout_ms == 0 ||
+            (waits && (seat->spare || seat->pausing)))
+            return UINT64_MAX;
+        /* One that is left out waits longer: so the others, when they give up, can say so. */
+        return ddpi_deadline(member->waiting_since_ms,
+                             member->join_timeout_ms +
+                                 (left_out ? member->join_timeout_ms / 8 : 0));
     case MEMBER_FINISHED:
-        return member->lease_ms == 0 || member->join_timeout_ms == 0
-                   ? UINT64_MAX
-                   : ddpi_deadline(member->contact_ms, member->join_timeout_ms);
+        if (member->lease_ms == 0 || member->join_timeout_ms == 0)
+            return UINT64_MAX;
+        return ddpi_deadline(member->contact_ms, member->join_timeout_ms);
     default:
         return UINT64_MAX;
     }
@@ -375,7 +335,7 @@ static void give_up(struct member *member, uint64_t now_ms)
                  "the store has refused this node for %.0f s (--join-timeout): %.190s", seconds,
                  member->lost_why);
         enter_over(member, EXIT_TRY_AGAIN, why);
-    } else if (!server_answers(member, now_ms)) {
+    } else if (!heard_within(member, member->lease_ms, now_ms)) {
         snprintf(why, sizeof why,
                  "the store could not be reached for %.0f s (--join-timeout)%s%.180s", seconds,
                  member->cut_why[0] != '\0' ? ": " : "", member->cut_why);
@@ -399,7 +359,7 @@ void member_tick(struct member *member, uint64_t now_ms)
                  "away after %u ms (--lease): its workers must end",
                  now_ms - member->contact_ms, member->lease_ms);
         member->says.fenced |= member->sm.state == MEMBER_RUNNING;
-        kill_member_workers(member, why);
+        end_workers(member, MEMBER_STOP_KILL, why);
     } else {
         give_up(member, now_ms);
     }
