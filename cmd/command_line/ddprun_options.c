@@ -203,7 +203,7 @@ static const struct option table[] = {
      option_text, FIELD(rdzv_id), 0, 0},
     {"role", 0, "NAME", "PET_ROLE", "default", JOB,
      "role of the workers; they see it as ROLE_NAME, and their lines begin with it", option_text,
-     FIELD(role), 0, 0},
+     FIELD(agent.role), 0, 0},
 
     {"hosts", 'H', "HOST[:SLOTS],...", NULL, NULL, HOSTS,
      "run the job on these hosts, with SLOTS workers on each (--nproc-per-node where none are "
@@ -281,10 +281,10 @@ static const struct option table[] = {
     {"tls", 0, NULL, "DDPRUN_TLS", NULL, MEETING,
      "encrypt connections between nodes and the store (TLS 1.3, keyed by the token); PyTorch's "
      "store clients cannot, so rank 0 then hosts PyTorch's own store, unencrypted",
-     option_switch, FIELD(tls), 0, 0},
+     option_switch, FIELD(agent.tls), 0, 0},
     {"tls-ranks", 0, NULL, "DDPRUN_TLS_RANKS", NULL, MEETING,
      "encrypt libddpcomm's data between nodes, too; this is slower", option_switch,
-     FIELD(tls_ranks), 0, 0},
+     FIELD(agent.tls_ranks), 0, 0},
     {"master-addr", 0, "HOST", "PET_MASTER_ADDR", "127.0.0.1", MEETING,
      "MASTER_ADDR of the workers", option_text, FIELD(master_addr), 0, 0},
     {"master-port", 0, "PORT", "PET_MASTER_PORT", "a free port", MEETING,
@@ -296,22 +296,23 @@ static const struct option table[] = {
      option_text, FIELD(local_addr), 0, 0},
 
     {"max-restarts", 0, "K", "PET_MAX_RESTARTS", "0", RESTART,
-     "restart all workers after a failure, up to K times", option_u32, FIELD(max_restarts), 0,
+     "restart all workers after a failure, up to K times", option_u32, FIELD(agent.max_restarts), 0,
      RESTARTS_MAX},
     {"shutdown-timeout", 0, "DURATION", "PET_SHUTDOWN_TIMEOUT TORCH_ELASTIC_SHUTDOWN_TIMEOUT",
      "30s", RESTART,
      "give workers this long to stop (after SIGTERM, or the signal that arrived) before killing "
      "them; seconds, or with a unit: 500ms, 2m",
-     option_duration, FIELD(shutdown_timeout_ms), 0, 24 * HOURS_MS},
+     option_duration, FIELD(agent.shutdown_timeout_ms), 0, 24 * HOURS_MS},
     {"signal-scope", 0, "main|group", NULL, "main", RESTART,
-     "signal a worker's main program, or its group", option_choice, FIELD(signal_scope), 0, 0},
+     "signal a worker's main program, or its group", option_choice, FIELD(agent.signal_scope), 0,
+     0},
     {"failure-timeout", 0, "DURATION", NULL, "1s", RESTART,
      "give workers this long to stop after another worker failed or was lost", option_duration,
-     FIELD(failure_timeout_ms), 0, 24 * HOURS_MS},
+     FIELD(agent.failure_timeout_ms), 0, 24 * HOURS_MS},
     {"gpu-memory-timeout", 0, "DURATION", NULL, "5s", RESTART,
      "before a restart, wait this long for the GPU memory of the previous workers to be freed; "
      "then name the processes that still hold it",
-     option_duration, FIELD(gpu_memory_timeout_ms), 0, HOURS_MS},
+     option_duration, FIELD(agent.gpu_memory_timeout_ms), 0, HOURS_MS},
     {"crash-loop", 0, "K", NULL, "5", RESTART,
      "give up with exit code 93 after K identical failures in 30 s or more, each within 10 s of "
      "its start; 0: never",
@@ -321,7 +322,7 @@ static const struct option table[] = {
      option_text, FIELD(node_check), 0, 0},
     {"node-check-timeout", 0, "DURATION", NULL, "60s", RESTART,
      "a node check that takes longer is ended, and has failed", option_duration,
-     FIELD(node_check_timeout_ms), 1, 24 * HOURS_MS},
+     FIELD(agent.node_check_timeout_ms), 1, 24 * HOURS_MS},
     {"quarantine", 0, "K", NULL, "0", RESTART,
      "leave a node out that was the first cause of K failures in a row; 0: never", option_u32,
      FIELD(quarantine), 0, 1000},
@@ -352,9 +353,9 @@ static const struct option table[] = {
     {"duplicate-stdout-filters", 0, "LIST", "PET_DUPLICATE_STDOUT_FILTERS", NULL, OUTPUT,
      "copy lines of --tee that contain one of these words to attempt_N/filtered_stdout.log; "
      "separate words by commas (two commas: a comma within a word)",
-     option_text, FIELD(stdout_filters), 0, 0},
+     option_text, FIELD(agent.filters[0]), 0, 0},
     {"duplicate-stderr-filters", 0, "LIST", "PET_DUPLICATE_STDERR_FILTERS", NULL, OUTPUT,
-     "likewise for stderr", option_text, FIELD(stderr_filters), 0, 0},
+     "likewise for stderr", option_text, FIELD(agent.filters[1]), 0, 0},
     {"log-line-prefix-template", 0, "TEXT",
      "PET_LOG_LINE_PREFIX_TEMPLATE TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE",
      "[${role_name}${local_rank}]:", OUTPUT,
@@ -394,11 +395,11 @@ static const struct option table[] = {
     {"timeline-filename", 0, "FILE", "DDP_TIMELINE", NULL, OUTPUT,
      "rank 0 writes a Chrome trace of the tensors that libddpcomm reduces in any order "
      "(ddprun/ddp_tensors.h) to FILE; the name is horovodrun's",
-     option_text, FIELD(timeline), 0, 0},
+     option_text, FIELD(agent.timeline), 0, 0},
     {"flight-records", 0, "N", "DDPRUN_FLIGHT_RECORDS", "2048", OUTPUT,
      "keep the last N operations of libddpcomm that each worker called, 64 bytes each, for ddpctl "
      "dump; N is rounded up to a power of two; 0: none",
-     option_u32, FIELD(flight_records), 0, DDPI_FLIGHT_RECORDS_MAX},
+     option_u32, FIELD(agent.flight_records), 0, DDPI_FLIGHT_RECORDS_MAX},
 
     {"module", 'm', NULL, "PET_MODULE", NULL, PROGRAM,
      "run PROGRAM as a Python module: python3 -u -m PROGRAM", option_switch, FIELD(module), 0, 0},
@@ -410,7 +411,7 @@ static const struct option table[] = {
      parse_preload, FIELD(preload), 0, 0},
     {"virtual-local-rank", 0, NULL, "PET_VIRTUAL_LOCAL_RANK", NULL, PROGRAM,
      "set LOCAL_RANK=0 in every worker, and CUDA_VISIBLE_DEVICES to its own GPU", option_switch,
-     FIELD(virtual_local_rank), 0, 0},
+     FIELD(agent.virtual_local_rank), 0, 0},
     {"numa-binding", 0, "node|socket|exclusive|core-complex", NULL, NULL, PROGRAM,
      "let each worker run only on the processors of the NUMA node of its GPU (without GPUs: of its "
      "share of the nodes), of that node's socket, on cores of the node that no other worker has, "
@@ -478,7 +479,7 @@ void ddprun_options_init(struct ddprun_options *options)
 {
     *options = (struct ddprun_options){
         .workers = "1",
-        .role = "default",
+        .agent.role = "default",
         .redirects = "0",
         .tee = "0",
         .signals_to_handle = "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
@@ -488,12 +489,12 @@ void ddprun_options_init(struct ddprun_options *options)
         .crash_loop = 5,
         .completion = COMPLETION_NONE,
         .numa_binding = BINDING_NONE,
-        .signal_scope = SIGNAL_MAIN,
-        .flight_records = DDPI_FLIGHT_RECORDS_DEFAULT,
-        .shutdown_timeout_ms = 30000,
-        .failure_timeout_ms = 1000,
-        .node_check_timeout_ms = 60000,
-        .gpu_memory_timeout_ms = 5000,
+        .agent.signal_scope = SIGNAL_MAIN,
+        .agent.flight_records = DDPI_FLIGHT_RECORDS_DEFAULT,
+        .agent.shutdown_timeout_ms = 30000,
+        .agent.failure_timeout_ms = 1000,
+        .agent.node_check_timeout_ms = 60000,
+        .agent.gpu_memory_timeout_ms = 5000,
         .settle_ms = NOT_GIVEN,
         .lease_ms = NOT_GIVEN,
         .join_timeout_ms = NOT_GIVEN,
@@ -580,8 +581,8 @@ ddp_status ddprun_options_complete(struct ddprun_options *options, struct ddp_er
         options->min_nodes = options->max_nodes = 1;
     snprintf(np, sizeof np, "%u", options->np);
     if (options->np > 0 && !options->leash && !ddprun_options_have_hosts(options))
-        return host_count_workers(np, &options->nproc_per_node, err);
-    ddp_status status = host_count_workers(options->workers, &options->nproc_per_node, err);
+        return host_count_workers(np, &options->agent.nproc, err);
+    ddp_status status = host_count_workers(options->workers, &options->agent.nproc, err);
     return status == DDP_OK
                ? DDP_OK
                : ddpi_error_wrap(err, status, "--nproc-per-node (or PET_NPROC_PER_NODE)");

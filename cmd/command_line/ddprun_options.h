@@ -43,42 +43,32 @@ enum { DDPRUN_SOURCES_MAX = 128 }; /* more are not shown */
 
 /* The values as given; NULL and false mean "not given". */
 struct ddprun_options {
-    const char *workers; /* per node, as it was written */
+    struct agent_config agent; /* what the agent gets as it was given; nproc: on this machine */
+    const char *workers;       /* per node, as it was written */
     enum ddprun_backend rdzv_backend;
     const char *rdzv_id;
-    const char *role;
     const char *log_dir;
     const char *redirects;
     const char *tee;
     const char *local_ranks_filter;
-    const char *stdout_filters;
-    const char *stderr_filters;
     const char *line_template;
     const char *preload;   /* modules; "auto"; NULL or "": none */
     const char *event_log; /* "-": standard error */
     const char *metrics_listen;
     const char *metrics_token_file;
     const char *metrics_textfile;
-    const char *timeline;
     const char *signals_to_handle;
     const char *forward_signals;
     const char *master_addr;
     const char *local_addr;
     struct ddpi_endpoints rdzv_endpoints; /* count 0: not given */
     uint32_t master_port;                 /* UINT32_MAX = not given */
-    uint32_t nproc_per_node;              /* what @workers means on this machine */
     uint32_t min_nodes;                   /* 0 = not given, until ddprun_options_complete() */
     uint32_t max_nodes;
     uint32_t node_rank; /* UINT32_MAX = not given */
-    uint32_t max_restarts;
     uint32_t crash_loop;
     uint32_t quarantine;
     const char *node_check; /* command for the shell; NULL or "": none */
-    uint64_t node_check_timeout_ms;
-    uint32_t flight_records;
-    uint64_t shutdown_timeout_ms;
-    uint64_t failure_timeout_ms;
-    uint64_t gpu_memory_timeout_ms;
     uint64_t settle_ms;
     uint64_t lease_ms;
     uint64_t join_timeout_ms;
@@ -86,8 +76,6 @@ struct ddprun_options {
     const char *token_file;
     enum ddpi_server_auth auth; /* of the store, if this node has it */
     bool trust_local_users;
-    bool tls;
-    bool tls_ranks;
     struct rdzv_conf conf;
     uint64_t monitor_interval_ms; /* accepted: nothing here polls */
     bool standalone;
@@ -98,10 +86,8 @@ struct ddprun_options {
     bool no_prefix;
     bool pty;
     bool no_pty;
-    bool virtual_local_rank;
     bool tf_config;
     enum binding_mode numa_binding;
-    enum signal_scope signal_scope;
     uint32_t start_method; /* accepted: nothing depends on it */
     /* Many hosts, started from this one. */
     const char *hosts;     /* "a:4,b:4"; NULL or "": none */

@@ -286,10 +286,10 @@ static ddp_status fill_head(struct launch *launch, const struct ddprun_options *
     head->token = launch->command.has_token ? &launch->token : NULL;
     head->auth = options->auth;
     head->trust_local_users = options->trust_local_users;
-    head->tls = options->tls;
+    head->tls = options->agent.tls;
     head->job = launch->command.job;
     head->start_timeout_ms = options->start_timeout_ms;
-    head->shutdown_timeout_ms = options->shutdown_timeout_ms;
+    head->shutdown_timeout_ms = options->agent.shutdown_timeout_ms;
     head->join_timeout_ms = options->join_timeout_ms;
     head->cooldown = options->cooldown;
     ddp_status status = signame_parse_list(options->signals_to_handle, &head->ending_signals, err);
@@ -321,30 +321,20 @@ static ddp_status check_commands(const struct launch *launch, struct ddp_error *
     return DDP_OK;
 }
 
-static ddp_status plan_launch(struct launch *launch, const struct ddprun_options *options,
-                              char **words, size_t nwords, char **operands, int *ret_bad,
-                              struct ddp_error *err)
+/* 0, or an exit code. */
+static int plan_launch(struct launch *launch, const struct ddprun_options *options, char **words,
+                       size_t nwords, char **operands, struct ddp_error *err)
 {
-    *ret_bad = EXIT_USAGE;
-    ddp_status status = check_together(options, err);
-    if (status == DDP_OK)
-        status = make_command(launch, options, words, nwords, operands, err);
-    if (status == DDP_OK)
-        status = read_hosts(launch, options, err);
-    if (status == DDP_OK)
-        status = decide_nodes(launch, options, err);
-    if (status == DDP_OK)
-        *ret_bad = EXIT_CONFIG;
-    if (status == DDP_OK && needs_launcher(launch))
-        status = find_launcher(launch, options, err);
-    if (status == DDP_OK)
-        status = decide_store(launch, options, err);
-    if (status == DDP_OK)
-        status = check_commands(launch, err);
-    if (status == DDP_OK)
-        status = fill_head(launch, options, err);
+    if (check_together(options, err) != DDP_OK ||
+        make_command(launch, options, words, nwords, operands, err) != DDP_OK ||
+        read_hosts(launch, options, err) != DDP_OK || decide_nodes(launch, options, err) != DDP_OK)
+        return EXIT_USAGE;
     uint32_t files = FILES_OF_HEAD + (uint32_t)launch->hosts.count * (FILES_OF_HOST + 1);
-    return status == DDP_OK ? host_need_files(files, NULL, err) : status;
+    if ((needs_launcher(launch) && find_launcher(launch, options, err) != DDP_OK) ||
+        decide_store(launch, options, err) != DDP_OK || check_commands(launch, err) != DDP_OK ||
+        fill_head(launch, options, err) != DDP_OK || host_need_files(files, NULL, err) != DDP_OK)
+        return EXIT_CONFIG;
+    return 0;
 }
 
 static void finish_launch(struct launch *launch)
@@ -380,47 +370,40 @@ static int print_hosts(const struct launch *launch, const struct ddprun_options 
     return fflush(stdout) == 0 ? 0 : 1;
 }
 
-/* The token is read here, behind the split: the guard never has it. */
-static int run_head(struct launch *launch, const struct ddprun_options *options,
-                    const struct guard_agent *split)
+/* The token is read behind the split: the guard never has it. */
+static int run_head(struct launch *launch, const struct ddprun_options *options)
 {
     struct ddp_error err;
-    ddp_status status = read_token(launch, options, &err);
-    if (status == DDP_OK)
-        status = greet(launch, options, &err);
-    if (status == DDP_OK)
-        return head_run(&launch->head, split);
-    print_message("%s", err.msg);
-    return EXIT_CONFIG;
+    struct guard_agent split;
+    const struct guard_duties duties = {NULL, NULL, NULL, NULL};
+    secrecy_hide_memory();
+    guard_hold_signals();
+    int code = EXIT_CONFIG;
+    if (guard_split(&duties, &split, &err) != DDP_OK ||
+        read_token(launch, options, &err) != DDP_OK || greet(launch, options, &err) != DDP_OK)
+        print_message("%s", err.msg);
+    else
+        code = head_run(&launch->head, &split);
+    guard_is_needless();
+    return code;
 }
 
 int launch_hosts(const struct ddprun_options *options, char **words, size_t nwords, char **operands)
 {
     struct ddp_error err;
-    struct guard_agent split;
-    const struct guard_duties duties = {NULL, NULL, NULL, NULL};
-    int code = EXIT_CONFIG;
     struct launch *launch = ddpi_calloc(1, sizeof *launch);
-    ddp_status status = launch == NULL ? ddpi_error_nomem(&err, sizeof *launch) : DDP_OK;
-    if (status == DDP_OK)
-        status = plan_launch(launch, options, words, nwords, operands, &code, &err);
-    if (status == DDP_OK && options->dry_run) {
-        code = print_hosts(launch, options);
-        finish_launch(launch);
-        return code;
-    }
-    if (status == DDP_OK) {
-        secrecy_hide_memory();
-        guard_hold_signals();
-        status = guard_split(&duties, &split, &err);
-    }
-    if (status == DDP_OK) {
-        code = run_head(launch, options, &split);
-        guard_is_needless();
-    } else {
+    if (launch == NULL) {
+        ddpi_error_nomem(&err, sizeof *launch);
         print_message("%s", err.msg);
+        return EXIT_CONFIG;
     }
-    if (launch != NULL)
-        finish_launch(launch);
+    int code = plan_launch(launch, options, words, nwords, operands, &err);
+    if (code != 0)
+        print_message("%s", err.msg);
+    else if (options->dry_run)
+        code = print_hosts(launch, options);
+    else
+        code = run_head(launch, options);
+    finish_launch(launch);
     return code;
 }

@@ -108,15 +108,14 @@ static ddp_status ask_scheduler(struct ddprun_options *options, char **argv,
     ddp_status status = scheduler_read(environ, named ? fqdn : NULL, job, err);
     if (status != DDP_OK)
         return status;
-    if (job->is_allocation && job->nodes > 1 && options->dry_run) {
-        print_message(
-            "srun would start this command on each of %u nodes; here is that of one alone",
-            job->nodes);
+    if (!job->is_allocation || job->nodes <= 1) {
+        ddprun_options_take_scheduler(options, job);
         return DDP_OK;
     }
-    if (job->is_allocation && job->nodes > 1)
+    if (!options->dry_run)
         return node_starter_exec(job, argv, err);
-    ddprun_options_take_scheduler(options, job);
+    print_message("srun would start this command on each of %u nodes; here is that of one alone",
+                  job->nodes);
     return DDP_OK;
 }
 
@@ -139,6 +138,45 @@ static ddp_status export_variables(const struct ddprun_options *options, struct 
     return DDP_OK;
 }
 
+/* Decide everything about the job, which changes nothing on this machine. 0, or an exit code. */
+static int decide(struct plan *plan, struct ddprun_options *options, char **argv, char **operands,
+                  struct scheduler_job *scheduled, struct ddp_error *err)
+{
+    if (ask_scheduler(options, argv, scheduled, err) != DDP_OK ||
+        ddprun_options_complete(options, err) != DDP_OK)
+        return EXIT_CONFIG; /* --nproc-per-node=gpu on a machine without a GPU */
+    if (export_variables(options, err) != DDP_OK || plan_job(plan, options, environ, err) != DDP_OK)
+        return EXIT_USAGE;
+    ddp_status status = plan_binding(plan, options, environ, err);
+    if (status != DDP_OK)
+        return status == DDP_E_UNSUPPORTED ? EXIT_CONFIG : EXIT_USAGE;
+    return plan_program(plan, options, operands, err) == DDP_OK ? 0 : EXIT_CONFIG;
+}
+
+/* Open and create what the job needs, and split off the agent. 0, in the agent; or an exit code. */
+static int split_off(struct plan *plan, const struct ddprun_options *options,
+                     struct guard_agent *ret_split, struct ddp_error *err)
+{
+    const struct guard_duties duties = {forget, clean_up, plan, &plan->cgroup};
+    bool announce_logs = false;
+    if (plan_files(plan, err) != DDP_OK || plan_events(plan, options, err) != DDP_OK)
+        return EXIT_CONFIG;
+    ddp_status status = plan_metrics(plan, options, err);
+    if (status != DDP_OK)
+        return status == DDP_E_INVALID ? EXIT_USAGE : EXIT_CONFIG;
+    guard_hold_signals();
+    if (plan_logs(plan, options, &announce_logs, err) != DDP_OK ||
+        plan_timers(plan, environ, err) != DDP_OK)
+        return EXIT_CONFIG;
+    say_remarks(options, plan, announce_logs);
+    warn_of_root(plan);
+    cgroup_make(&plan->cgroup);
+    plan->agent.cgroup = &plan->cgroup;
+    if (plan->several) /* the agent will hold the token, and its guard has what came before */
+        secrecy_hide_memory();
+    return guard_split(&duties, ret_split, err) == DDP_OK ? 0 : EXIT_CONFIG;
+}
+
 static int run_job(struct ddprun_options *options, struct leash *leash, char **argv,
                    char **operands)
 {
@@ -146,57 +184,22 @@ static int run_job(struct ddprun_options *options, struct leash *leash, char **a
     struct scheduler_job scheduled = {0};
     struct plan plan = {.leash = leash->fd >= 0 ? leash : NULL};
     struct guard_agent split;
-    const struct guard_duties duties = {forget, clean_up, &plan, &plan.cgroup};
-    bool announce_logs = false, waiting = false;
-    int bad = EXIT_CONFIG; /* --nproc-per-node=gpu on a machine without a GPU */
-    ddp_status status = ask_scheduler(options, argv, &scheduled, &err);
-    if (status == DDP_OK)
-        status = ddprun_options_complete(options, &err);
-    if (status == DDP_OK) {
-        bad = EXIT_USAGE;
-        status = export_variables(options, &err);
-    }
-    if (status == DDP_OK)
-        status = plan_job(&plan, options, environ, &err);
-    if (status == DDP_OK) {
-        status = plan_binding(&plan, options, environ, &err);
-        bad = status == DDP_E_UNSUPPORTED ? EXIT_CONFIG : EXIT_USAGE;
-    }
-    if (status == DDP_OK) {
-        bad = EXIT_CONFIG;
-        status = plan_program(&plan, options, operands, &err);
-    }
-    if (status == DDP_OK && options->dry_run) {
-        int shown = dry_run_print(&plan, options, &scheduled);
+    bool waiting = false;
+    int code = decide(&plan, options, argv, operands, &scheduled, &err);
+    if (code == 0 && options->dry_run) {
+        code = dry_run_print(&plan, options, &scheduled);
         plan_finish(&plan);
-        return shown;
+        return code;
     }
-    if (status == DDP_OK)
-        status = plan_files(&plan, &err);
-    if (status == DDP_OK)
-        status = plan_events(&plan, options, &err);
-    if (status == DDP_OK) {
-        status = plan_metrics(&plan, options, &err);
-        bad = status == DDP_E_INVALID ? EXIT_USAGE : EXIT_CONFIG;
+    if (code == 0)
+        code = split_off(&plan, options, &split, &err);
+    if (code != 0) {
+        ddprun_fail(code, &err);
+    } else {
+        if (plan.leash != NULL)
+            leash_say_hello();
+        code = run_agent(&plan, &split, &waiting);
     }
-    if (status == DDP_OK) {
-        guard_hold_signals();
-        status = plan_logs(&plan, options, &announce_logs, &err);
-    }
-    if (status == DDP_OK)
-        status = plan_timers(&plan, environ, &err);
-    if (status == DDP_OK) {
-        say_remarks(options, &plan, announce_logs);
-        warn_of_root(&plan);
-        cgroup_make(&plan.cgroup);
-        plan.agent.cgroup = &plan.cgroup;
-        if (plan.several) /* the agent will hold the token, and its guard has what came before */
-            secrecy_hide_memory();
-        status = guard_split(&duties, &split, &err);
-    }
-    if (status == DDP_OK && plan.leash != NULL)
-        leash_say_hello();
-    int code = status == DDP_OK ? run_agent(&plan, &split, &waiting) : ddprun_fail(bad, &err);
     guard_is_needless();
     cgroup_remove(&plan.cgroup); /* the guard may have died */
     plan_finish(&plan);          /* in the agent; the guard cleans up in clean_up() */
@@ -240,10 +243,9 @@ static int carry_out(int argc, char **argv, struct leash *leash)
     bool leashed = leash_is_given(argc, argv);
     if (leashed) /* before the token comes */
         secrecy_hide_memory();
-    ddp_status status = leashed ? leash_take(leash, &err) : DDP_OK;
-    if (status == DDP_OK)
-        status = options_parse(&ddprun_option_table, argc, argv, environ, &options, &operand, &err);
-    if (status != DDP_OK)
+    if ((leashed && leash_take(leash, &err) != DDP_OK) ||
+        options_parse(&ddprun_option_table, argc, argv, environ, &options, &operand, &err) !=
+            DDP_OK)
         return ddprun_fail(EXIT_USAGE, &err);
     if (options.version) {
         puts("ddprun " DDPRUN_VERSION);

@@ -103,12 +103,10 @@ static ddp_status listen_at(struct multi_node *node, const char *host, struct dd
     ddp_status status = give_token_if_any(node, err);
     if (status == DDP_OK)
         status = ddpi_server_listen(node->server, host, port, NULL, err);
-    if (status == DDP_E_DENIED && !config->token_named) {
-        status = give_token(node, err);
-        if (status == DDP_OK)
-            status = ddpi_server_listen(node->server, host, port, NULL, err);
-    }
-    return status;
+    if (status != DDP_E_DENIED || config->token_named)
+        return status;
+    status = give_token(node, err);
+    return status == DDP_OK ? ddpi_server_listen(node->server, host, port, NULL, err) : status;
 }
 
 /* IPv6, too, where this machine has it. */
@@ -118,21 +116,14 @@ static ddp_status listen_everywhere(struct multi_node *node, struct ddp_error *e
     if (status != DDP_OK)
         return status;
     status = listen_at(node, "::", err);
-    bool taken = status != DDP_OK && err->sys_errno == EADDRINUSE;
-    if (!taken)
-        membership_note(node->membership,
-                        "the name '%s' is %s here, which no other machine can reach: this node "
-                        "hosts the store on all of its addresses, port %u; with an address instead "
-                        "of the name in --rdzv-endpoint it listens on that alone",
-                        node->config->endpoint.host, node->address.host,
-                        node->config->endpoint.port);
-    return taken ? status : DDP_OK;
-}
-
-static void drop_server(struct multi_node *node)
-{
-    ddpi_server_close(node->server, NULL, NULL);
-    node->server = NULL;
+    if (status != DDP_OK && err->sys_errno == EADDRINUSE)
+        return status;
+    membership_note(node->membership,
+                    "the name '%s' is %s here, which no other machine can reach: this node hosts "
+                    "the store on all of its addresses, port %u; with an address instead of the "
+                    "name in --rdzv-endpoint it listens on that alone",
+                    node->config->endpoint.host, node->address.host, node->config->endpoint.port);
+    return DDP_OK;
 }
 
 void multi_node_on_log(void *ctx, enum ddpi_log_level level, const char *line)
@@ -151,22 +142,23 @@ static ddp_status serve(struct multi_node *node, struct ddp_error *err)
                                                 .log = &node->log};
     node->log = (struct ddpi_log){multi_node_on_log, node->membership, DDPI_LOG_WARN};
     ddp_status status = ddpi_server_create_unbound(node->loop, &options, &node->server, err);
-    if (status == DDP_OK && config->is_master)
+    if (status != DDP_OK)
+        return status;
+    if (config->is_master)
         ddpi_server_set_tcpstore_job(node->server, config->job);
-    if (status == DDP_OK)
-        status = ddpi_server_show(node->server, DDPI_STORE_JOB_KEY, config->job,
-                                  strlen(config->job), err);
+    status =
+        ddpi_server_show(node->server, DDPI_STORE_JOB_KEY, config->job, strlen(config->job), err);
     if (status == DDP_OK)
         status = node->everywhere ? listen_everywhere(node, err)
                                   : listen_at(node, node->address.host, err);
     if (status == DDP_OK)
         return DDP_OK;
-    bool taken = err->sys_errno == EADDRINUSE && config->is_host < 0;
-    if (node->server != NULL)
-        drop_server(node);
-    if (taken)
-        snprintf(node->busy_host, sizeof node->busy_host, "%s", listening_host(node));
-    return taken ? DDP_OK : status;
+    ddpi_server_close(node->server, NULL, NULL);
+    node->server = NULL;
+    if (err->sys_errno != EADDRINUSE || config->is_host >= 0)
+        return status;
+    snprintf(node->busy_host, sizeof node->busy_host, "%s", listening_host(node));
+    return DDP_OK;
 }
 
 /* A name that does not resolve yet is not this machine's: the client retries. */
@@ -299,14 +291,6 @@ static void refuse(struct multi_node *node, const char *why)
     membership_leave(node->membership, EXIT_REFUSED, text);
 }
 
-/* Workers authenticate to that store with keys made for it. */
-static void note_store(struct multi_node *node)
-{
-    struct worker_keys *keys = node->config->worker_keys;
-    if (keys != NULL)
-        keys->wanted = ddpi_round_met(node->round, &keys->store);
-}
-
 static void on_store_job(void *data, const struct ddp_store_result *result)
 {
     struct multi_node *node = data;
@@ -323,16 +307,28 @@ static void on_store_job(void *data, const struct ddp_store_result *result)
         config->store, node->host_job);
 }
 
-/* The store may be the one of another job. */
-static void ask_store_job(struct multi_node *node)
+static void on_connected(struct multi_node *node)
 {
-    const struct ddp_store_request get = {.size = sizeof get,
-                                          .op = DDP_STORE_OP_TRY_GET,
-                                          .timeout_ms = DDP_STORE_FOREVER,
-                                          .key = DDPI_STORE_JOB_KEY};
-    if (node->server == NULL)
-        (void)!ddp_store_uv_submit(ddpi_round_store(node->round), &get, on_store_job, node, NULL,
-                                   NULL);
+    struct worker_keys *keys = node->config->worker_keys;
+    const struct ddp_store_request get_job = {.size = sizeof get_job,
+                                              .op = DDP_STORE_OP_TRY_GET,
+                                              .timeout_ms = DDP_STORE_FOREVER,
+                                              .key = DDPI_STORE_JOB_KEY};
+    if (keys != NULL) /* workers authenticate to that store with keys made for it */
+        keys->wanted = ddpi_round_met(node->round, &keys->store);
+    if (node->server == NULL) /* it may be the one of another job */
+        (void)!ddp_store_uv_submit(ddpi_round_store(node->round), &get_job, on_store_job, node,
+                                   NULL, NULL);
+    if (node->guard != NULL)
+        guard_hold_socket(node->guard, ddp_round_socket(node->round));
+    if (node->met != NULL)
+        node->met(node->ctx, ddp_round_socket(node->round));
+    if (node->told)
+        membership_note(node->membership, "connected to the store at %s again",
+                        node->config->store);
+    stop_trying(node);
+    node->reached = node->connected = true;
+    node->told = false;
 }
 
 static void tell_lost(struct multi_node *node, const char *why)
@@ -362,33 +358,21 @@ static void tell_lost(struct multi_node *node, const char *why)
 static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
 {
     struct multi_node *node = ctx;
-    bool connected = state == DDP_STORE_UV_CONNECTED;
-    node->reached = node->reached || connected;
-    if (connected) {
-        note_store(node);
-        ask_store_job(node);
-    }
-    if (connected && node->guard != NULL)
-        guard_hold_socket(node->guard, ddp_round_socket(node->round));
-    if (connected && node->met != NULL)
-        node->met(node->ctx, ddp_round_socket(node->round));
     if (state == DDP_STORE_UV_REFUSED) {
         refuse(node, why);
         return;
     }
-    if (connected && node->told)
-        membership_note(node->membership, "connected to the store at %s again",
-                        node->config->store);
-    else if (!connected && !node->told)
+    if (state == DDP_STORE_UV_CONNECTED) {
+        on_connected(node);
+        return;
+    }
+    if (!node->told)
         tell_lost(node, why);
-    if (!connected)
-        membership_cut(node->membership, why);
-    if (connected)
-        stop_trying(node);
-    else if (node->busy_host[0] != '\0')
+    membership_cut(node->membership, why);
+    if (node->busy_host[0] != '\0')
         uv_timer_start(&node->try_again, on_try_again, TRY_AGAIN_MS, TRY_AGAIN_MS);
-    node->told = !connected;
-    node->connected = connected;
+    node->told = true;
+    node->connected = false;
 }
 
 /* ---- life ---- */
@@ -440,17 +424,19 @@ static void on_looked_up(uv_getaddrinfo_t *request, int uv_status, struct addrin
     struct ddp_error err;
     (void)uv_status; /* no addresses, then */
     ddpi_free(lookup);
-    if (node != NULL) {
-        node->lookup = NULL;
-        ddp_status status = host_store(node, infos, &err);
-        if (status == DDP_OK)
-            status = join(node, &err);
-        if (status == DDP_OK)
-            multi_node_publish(node, &node->membership->member.says);
-        else
-            membership_leave(node->membership, EXIT_CONFIG, err.msg);
+    if (node == NULL) {
+        uv_freeaddrinfo(infos);
+        return;
     }
+    node->lookup = NULL;
+    ddp_status status = host_store(node, infos, &err);
     uv_freeaddrinfo(infos);
+    if (status == DDP_OK)
+        status = join(node, &err);
+    if (status != DDP_OK)
+        membership_leave(node->membership, EXIT_CONFIG, err.msg);
+    else
+        multi_node_publish(node, &node->membership->member.says);
 }
 
 static ddp_status look_up(struct multi_node *node, struct ddp_error *err)

@@ -41,7 +41,7 @@ static bool is_static(const struct ddprun_options *options)
 static ddp_status plan_streams(struct plan *plan, const struct ddprun_options *options,
                                struct ddp_error *err)
 {
-    uint32_t nproc = options->nproc_per_node;
+    uint32_t nproc = options->agent.nproc;
     uint8_t redirect[HOST_NPROC_MAX], tee[HOST_NPROC_MAX];
     bool hidden[HOST_NPROC_MAX];
     ddp_status status = ddprun_parse_streams(options->redirects, nproc, redirect, err);
@@ -131,7 +131,7 @@ static void plan_master(const struct ddprun_options *options, struct meeting *me
  * and MASTER_PORT of its own, and they must not take that for our store. */
 static bool is_alone(const struct ddprun_options *options)
 {
-    return options->nproc_per_node == 1 && (options->max_nodes == 1 || options->standalone);
+    return options->agent.nproc == 1 && (options->max_nodes == 1 || options->standalone);
 }
 
 /* The store listens at the master's address if that is on loopback and no option says otherwise. */
@@ -172,7 +172,7 @@ static void plan_member(struct plan *plan, const struct ddprun_options *options,
         .node_rank = options->node_rank == UINT32_MAX ? -1 : (int32_t)options->node_rank,
         .terms = {.min_nodes = min_nodes,
                   .max_nodes = max_nodes,
-                  .max_restarts = options->max_restarts,
+                  .max_restarts = options->agent.max_restarts,
                   .settle_ms = (uint32_t)options->settle_ms,
                   .lease_ms = plan->multi.lease_ms,
                   .crash_loop = options->crash_loop,
@@ -181,7 +181,7 @@ static void plan_member(struct plan *plan, const struct ddprun_options *options,
                   .worker_ports = options->tf_config},
     };
     snprintf(says->name, sizeof says->name, "%.*s", DDP_ROUND_NAME_SIZE - 1, plan->host);
-    snprintf(says->role, sizeof says->role, "%.*s", DDP_ROUND_ROLE_SIZE - 1, options->role);
+    snprintf(says->role, sizeof says->role, "%.*s", DDP_ROUND_ROLE_SIZE - 1, options->agent.role);
     for (char *c = says->role; *c != '\0'; c++)
         if (iscntrl((unsigned char)*c)) /* a record must not have control characters */
             *c = '?';
@@ -201,15 +201,6 @@ static void plan_single(struct plan *plan, const struct ddprun_options *options,
 }
 
 /* ---- several nodes ---- */
-
-static ddp_status check_several(const struct ddprun_options *options, struct ddp_error *err)
-{
-    if (options->rdzv_endpoints.count > 1 && options->conf.is_host > 0)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "--rdzv-endpoint: several addresses are those of ddprund services, "
-                              "so no node hosts the store; leave out is_host");
-    return DDP_OK;
-}
 
 /* With the static backend, --master-addr and --master-port may give the address of the store. */
 static ddp_status plan_endpoints(const struct ddprun_options *options, struct ddpi_endpoints *ret,
@@ -237,7 +228,11 @@ static ddp_status plan_endpoints(const struct ddprun_options *options, struct dd
                                   "give the same port on all nodes, such as %d",
                                   DEFAULT_PORT);
     }
-    return check_several(options, err);
+    if (options->rdzv_endpoints.count > 1 && options->conf.is_host > 0)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--rdzv-endpoint: several addresses are those of ddprund services, "
+                              "so no node hosts the store; leave out is_host");
+    return DDP_OK;
 }
 
 /* Rank 0 listens on --master-port. Without that option, or if it is the port of the store, the
@@ -262,7 +257,7 @@ static void plan_token(struct plan *plan, const struct ddprun_options *options)
     struct multi_node_config *multi = &plan->multi;
     multi->auth = options->auth;
     multi->trust_local_users = options->trust_local_users;
-    multi->tls = options->tls;
+    multi->tls = options->agent.tls;
     if (multi->auth == DDPI_SERVER_AUTH_NEVER)
         return;
     multi->token_named = option_given(options->token_file);
@@ -342,7 +337,7 @@ static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *opt
     agent->store = plan->store;
     agent->store_prefix = plan->store_prefix;
     /* TCPStore clients of other nodes would need TLS, which they do not have. */
-    plan_multi_master(plan, options, shared_off || options->tls);
+    plan_multi_master(plan, options, shared_off || options->agent.tls);
     plan->join_timeout_ms = options->join_timeout_ms;
     plan_member(plan, options, options->min_nodes, options->max_nodes,
                 option_given(options->local_addr) ? options->local_addr : "");
@@ -355,12 +350,12 @@ static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *opt
 static bool wants_pty(const struct plan *plan, const struct ddprun_options *options)
 {
     bool terminal = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && isatty(STDERR_FILENO);
-    bool alone = !plan->several && options->nproc_per_node == 1;
+    bool alone = !plan->several && options->agent.nproc == 1;
     return !options->no_pty && (options->pty || (alone && terminal));
 }
 
-ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, char *const *envp,
-                    struct ddp_error *err)
+static ddp_status check_together(const struct plan *plan, const struct ddprun_options *options,
+                                 struct ddp_error *err)
 {
     if (options->module && options->no_python)
         return ddpi_error_set(err, DDP_E_INVALID,
@@ -370,26 +365,39 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
             err, DDP_E_INVALID,
             "--leash must be the first option; ddprun gives it to the ddprun that "
             "it starts on each host of --hosts");
-    if (options->tls && options->auth == DDPI_SERVER_AUTH_NEVER)
+    if (options->agent.tls && options->auth == DDPI_SERVER_AUTH_NEVER)
         return ddpi_error_set(
             err, DDP_E_INVALID,
             "--tls (or DDPRUN_TLS) needs a token, and --no-auth uses none; leave one out");
-    static const char sharing[] = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
-    static const char error_file[] = "TORCHELASTIC_ERROR_FILE";
-    const char *shared_off = ddpi_parse_env(envp, sharing, strlen(sharing));
-    ddp_status status = plan_streams(plan, options, err);
-    if (status == DDP_OK)
-        status = plan_signals(&plan->agent, options, err);
-    bool off = shared_off != NULL && strcmp(shared_off, "1") == 0;
     if (options->standalone && options->min_nodes > 1)
         return ddpi_error_set(
             err, DDP_E_INVALID,
             "--standalone runs one node, but --nnodes (or PET_NNODES) asks for %u; leave one "
             "out",
             options->min_nodes);
+    return DDP_OK;
+}
+
+ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, char *const *envp,
+                    struct ddp_error *err)
+{
+    static const char sharing[] = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE";
+    static const char error_file[] = "TORCHELASTIC_ERROR_FILE";
+    const char *shared_off = ddpi_parse_env(envp, sharing, strlen(sharing));
+    bool off = shared_off != NULL && strcmp(shared_off, "1") == 0;
+    struct agent_config *agent = &plan->agent;
+    ddp_status status = check_together(plan, options, err);
+    if (status != DDP_OK)
+        return status;
+    *agent = options->agent;
+    status = plan_streams(plan, options, err);
+    if (status == DDP_OK)
+        status = plan_signals(agent, options, err);
+    if (status != DDP_OK)
+        return status;
     host_name(plan->host, sizeof plan->host);
     plan->several = plan_needs_a_store(options);
-    if (status == DDP_OK && plan->several)
+    if (plan->several)
         status = plan_multi(plan, options, off, err);
     else
         plan_single(plan, options, off);
@@ -397,27 +405,11 @@ ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, cha
         return status;
     plan_token(plan, options);
     plan_keys(plan);
-    struct agent_config *agent = &plan->agent;
-    agent->nproc = options->nproc_per_node;
     agent->host = plan->host;
-    agent->role = options->role;
     agent->voice = ddprun_options_voice(options);
     agent->line_template = line_template(options);
     agent->pty = wants_pty(plan, options);
-    agent->filters[0] = options->stdout_filters;
-    agent->filters[1] = options->stderr_filters;
-    agent->max_restarts = options->max_restarts;
-    agent->flight_records = options->flight_records;
     agent->node_check = option_given(options->node_check) ? options->node_check : NULL;
-    agent->node_check_timeout_ms = options->node_check_timeout_ms;
-    agent->shutdown_timeout_ms = options->shutdown_timeout_ms;
-    agent->failure_timeout_ms = options->failure_timeout_ms;
-    agent->signal_scope = options->signal_scope;
-    agent->gpu_memory_timeout_ms = options->gpu_memory_timeout_ms;
-    agent->virtual_local_rank = options->virtual_local_rank;
-    agent->tls = options->tls;
-    agent->tls_ranks = options->tls_ranks;
-    agent->timeline = options->timeline;
     agent->local_address = option_given(options->local_addr) ? options->local_addr : NULL;
     agent->envp = envp;
     agent->error_file = ddpi_parse_env(envp, error_file, strlen(error_file));
@@ -439,15 +431,17 @@ ddp_status plan_binding(struct plan *plan, const struct ddprun_options *options,
                         struct ddp_error *err)
 {
     static const char devices[] = "CUDA_VISIBLE_DEVICES", threads[] = "OMP_NUM_THREADS";
-    uint32_t nproc = options->nproc_per_node;
+    uint32_t nproc = options->agent.nproc;
     ddp_status status = options->numa_binding != BINDING_NONE ? hwloc_library_load(err) : DDP_OK;
     if (status == DDP_OK)
         status = binding_make(&plan->binding, options->numa_binding, nproc,
                               ddpi_parse_env(envp, devices, strlen(devices)), err);
+    if (status != DDP_OK)
+        return status;
     plan->agent.binding = &plan->binding;
-    if (status == DDP_OK && nproc > 1 && ddpi_parse_env(envp, threads, strlen(threads)) == NULL)
+    if (nproc > 1 && ddpi_parse_env(envp, threads, strlen(threads)) == NULL)
         plan->agent.omp_threads = threads_of_worker(plan);
-    return status;
+    return DDP_OK;
 }
 
 uint32_t plan_worker_ports(const struct plan *plan)
@@ -501,30 +495,19 @@ ddp_status plan_program(struct plan *plan, const struct ddprun_options *options,
     return status;
 }
 
-static bool wants_filtered(const struct plan *plan)
-{
-    return option_given(plan->agent.filters[0]) || option_given(plan->agent.filters[1]);
-}
-
-static bool wants_files(const struct plan *plan)
-{
-    if (wants_filtered(plan))
-        return true;
-    for (uint32_t i = 0; i < plan->agent.nproc; i++)
-        if (plan->streams[i].redirect != 0 || plan->streams[i].tee != 0)
-            return true;
-    return false;
-}
-
 ddp_status plan_logs(struct plan *plan, const struct ddprun_options *options, bool *ret_announce,
                      struct ddp_error *err)
 {
     const char *base = option_given(options->log_dir) ? options->log_dir : NULL;
-    if (base != NULL && strcmp(base, "/dev/null") == 0 && wants_filtered(plan))
+    bool filtered = option_given(plan->agent.filters[0]) || option_given(plan->agent.filters[1]);
+    bool wants_files = filtered;
+    for (uint32_t i = 0; i < plan->agent.nproc; i++)
+        wants_files |= plan->streams[i].redirect != 0 || plan->streams[i].tee != 0;
+    if (base != NULL && strcmp(base, "/dev/null") == 0 && filtered)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--duplicate-stdout-filters and --duplicate-stderr-filters write to "
                               "files, but --log-dir=/dev/null allows none; name a directory");
-    ddp_status status = logdir_open(&plan->logs, base, plan->agent.run_id, wants_files(plan), err);
+    ddp_status status = logdir_open(&plan->logs, base, plan->agent.run_id, wants_files, err);
     *ret_announce = status == DDP_OK && plan->logs.kept && base == NULL;
     return status;
 }
@@ -540,11 +523,11 @@ ddp_status plan_timers(struct plan *plan, char *const *envp, struct ddp_error *e
         return DDP_OK;
     ddp_status status = watchdog_fifo_make(&plan->timers, option_given(path) ? path : NULL,
                                            option_given(temporary) ? temporary : "/tmp", err);
-    if (status == DDP_OK) {
-        plan->agent.timer_file = plan->timers.path;
-        plan->agent.timer_fd = plan->timers.fd;
-    }
-    return status;
+    if (status != DDP_OK)
+        return status;
+    plan->agent.timer_file = plan->timers.path;
+    plan->agent.timer_fd = plan->timers.fd;
+    return DDP_OK;
 }
 
 ddp_status plan_metrics(struct plan *plan, const struct ddprun_options *options,

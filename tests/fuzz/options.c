@@ -56,7 +56,7 @@ static void check_texts(const struct words *words, const struct ddprun_options *
 #define CHECK(field) HOLDS(is_given(words, options->field, standard->field))
     CHECK(workers);
     CHECK(rdzv_id);
-    CHECK(role);
+    CHECK(agent.role);
     CHECK(log_dir);
     CHECK(redirects);
     CHECK(tee);
@@ -88,8 +88,8 @@ static void check_ddprun(struct words *words)
     HOLDS(operand >= 1 && operand <= words->argc);
     HOLDS(host_check_workers(options.workers, NULL) == DDP_OK);
     HOLDS(options.master_port <= UINT16_MAX || options.master_port == UINT32_MAX);
-    HOLDS(options.max_restarts <= 1000000);
-    HOLDS(options.shutdown_timeout_ms <= 24 * 3600 * 1000);
+    HOLDS(options.agent.max_restarts <= 1000000);
+    HOLDS(options.agent.shutdown_timeout_ms <= 24 * 3600 * 1000);
     HOLDS(options.rdzv_endpoints.count <= DDPI_ENDPOINTS_MAX);
     for (uint32_t i = 0; i < options.rdzv_endpoints.count; i++)
         HOLDS(strnlen(options.rdzv_endpoints.at[i].host, DDPI_HOST_MAX) < DDPI_HOST_MAX);

@@ -73,7 +73,7 @@ START_TEST(where_they_meet)
     options.local_addr = row->local_addr;
     options.master_port = row->master_port;
     options.standalone = row->standalone;
-    options.nproc_per_node = 4;
+    options.agent.nproc = 4;
     plan_meeting(&options, row->shared_off, &meeting);
     ck_assert_str_eq(meeting.store_host, row->store_host);
     ck_assert_uint_eq(meeting.store_port, row->store_port);
@@ -89,7 +89,7 @@ START_TEST(the_only_worker_hosts_its_own_store)
     struct ddprun_options options = base_options();
     struct meeting meeting;
     options.rdzv_backend = DDPRUN_STATIC;
-    options.nproc_per_node = 1;
+    options.agent.nproc = 1;
     plan_meeting(&options, false, &meeting);
     ck_assert(!meeting.agent_store);
     options.max_nodes = 2;
