@@ -343,8 +343,10 @@ START_TEST(several_servers_are_dialled_in_turn)
         now_ms = client.at_ms;
         ddpi_client_tick(&client, now_ms);
         ck_assert_uint_eq(client.sm.state, CLIENT_DIALING);
-        ck_assert_uint_eq(client.at_ms, now_ms + DDPI_CLIENT_ATTEMPT_ONE_MS);
+        ck_assert_uint_eq(client.at_ms, now_ms + DDPI_CLIENT_ATTEMPT_OF_SEVERAL_MS);
     }
+    ddpi_client_tick(&client, client.at_ms); /* nobody answers */
+    ck_assert_str_eq(client.why.msg, "no connection within 1500 ms");
 }
 END_TEST
 

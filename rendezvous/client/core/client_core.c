@@ -53,11 +53,14 @@ void ddpi_client_finish(struct ddpi_client *client)
     ddpi_wipe(&client->greet, sizeof client->greet);
 }
 
+static uint32_t attempt_ms(const struct ddpi_client *client)
+{
+    return client->endpoints > 1 ? DDPI_CLIENT_ATTEMPT_OF_SEVERAL_MS : DDPI_CLIENT_ATTEMPT_MS;
+}
+
 static void start_dialing(struct ddpi_client *client, uint64_t now_ms)
 {
-    bool others = client->endpoints > 1;
-    client->at_ms =
-        ddpi_deadline(now_ms, others ? DDPI_CLIENT_ATTEMPT_ONE_MS : DDPI_CLIENT_ATTEMPT_MS);
+    client->at_ms = ddpi_deadline(now_ms, attempt_ms(client));
     ddpi_sm_move(&client->sm, CLIENT_DIALING);
 }
 
@@ -193,8 +196,9 @@ static uint64_t backoff_max(const struct ddpi_client *client)
     return most > DDPI_CLIENT_BACKOFF_FIRST_MS ? most : DDPI_CLIENT_BACKOFF_FIRST_MS;
 }
 
-/* Exponential, with full jitter. Until all servers have been tried it is just long enough for the
- * edge to see the state WAITING, and to leave the last server. */
+/* Exponential, with full jitter, when all servers have been tried. Before that it is just long
+ * enough for the edge to see the state WAITING, and to close its socket to the server that it
+ * leaves. */
 static uint64_t next_backoff(struct ddpi_client *client)
 {
     uint64_t most = backoff_max(client);
@@ -242,8 +246,8 @@ void ddpi_client_lost(struct ddpi_client *client, const struct ddp_error *err, u
     ddpi_list_init(&unsure);
     ddpi_list_init(&refused);
     client->why = why;
-    bool last = (client->attempts + 1) % client->endpoints == 0; /* of the servers to try */
-    client->refused = last && is_refusal(client, why.status);
+    bool tried_all = (client->attempts + 1) % client->endpoints == 0;
+    client->refused = tried_all && is_refusal(client, why.status);
     ddpi_request_queue_requeue(&client->requests, &unsure);
     if (client->refused)
         ddpi_list_move_all(&refused, &client->requests.queued);
@@ -489,8 +493,8 @@ void ddpi_client_tick(struct ddpi_client *client, uint64_t now_ms)
         if (client->sm.state == CLIENT_GREETING)
             ddpi_client_why(client, &err);
         else
-            ddpi_error_set(&err, DDP_E_UNREACHABLE, "no connection within %d ms",
-                           DDPI_CLIENT_ATTEMPT_MS);
+            ddpi_error_set(&err, DDP_E_UNREACHABLE, "no connection within %u ms",
+                           attempt_ms(client));
         ddpi_client_lost(client, &err, now_ms);
     }
     if (now_ms >= client->requests.next_expiry_ms)

@@ -52,8 +52,8 @@
 DDPI_SM_DECLARE(ddpi_client, DDPI_CLIENT_STATES);
 
 enum {
-    DDPI_CLIENT_ATTEMPT_MS = 5000,     /* for one attempt to connect and to greet */
-    DDPI_CLIENT_ATTEMPT_ONE_MS = 1500, /* the same while there are other servers */
+    DDPI_CLIENT_ATTEMPT_MS = 5000,            /* for one attempt to connect and to greet */
+    DDPI_CLIENT_ATTEMPT_OF_SEVERAL_MS = 1500, /* the same while there are other servers */
     DDPI_CLIENT_BACKOFF_FIRST_MS = 10,
     DDPI_CLIENT_BACKOFF_MAX_MS = 2000,
     DDPI_CLIENT_BACKOFF_START_MS = 200, /* the limit before the first connection */
