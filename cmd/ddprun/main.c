@@ -1,8 +1,10 @@
 /*
  * main.c - main() of ddprun: command line -> plan -> guard and agent -> exit code.
  *
- * Errors of the command line, except a port in use, are found before the split into guard and
- * agent; all errors are found before a worker starts.
+ * Errors of the command line are found before the split into guard and agent, except that a port is
+ * in use. All other errors that can be foreseen are found before a worker starts. A launcher on
+ * another host starts ddprun on a leash: standard input brings the token, the environment and
+ * signals (leash.h).
  */
 #include "dry_run.h"
 #include "error.h"
@@ -94,8 +96,9 @@ static void warn_of_root(const struct plan *plan)
                       "safer as another user");
 }
 
-/* Take from the job's scheduler what was not given, or become its command that starts this one on
- * each node. Strings of @job are borrowed by @options. */
+/* Take from the job's scheduler what was not given. In an allocation of several nodes this process
+ * may become the scheduler's launcher instead, which starts the same command on each node. Strings
+ * of @job are borrowed by @options. */
 static ddp_status ask_scheduler(struct ddprun_options *options, char **argv,
                                 struct scheduler_job *job, struct ddp_error *err)
 {
@@ -138,7 +141,8 @@ static ddp_status export_variables(const struct ddprun_options *options, struct 
     return DDP_OK;
 }
 
-/* Decide everything about the job, which changes nothing on this machine. 0, or an exit code. */
+/* Decide everything about the job. Creates no file and no process, but sets the variables of -x,
+ * and may become the scheduler's launcher. 0, or an exit code. */
 static int decide(struct plan *plan, struct ddprun_options *options, char **argv, char **operands,
                   struct scheduler_job *scheduled, struct ddp_error *err)
 {
@@ -172,7 +176,7 @@ static int split_off(struct plan *plan, const struct ddprun_options *options,
     warn_of_root(plan);
     cgroup_make(&plan->cgroup);
     plan->agent.cgroup = &plan->cgroup;
-    if (plan->several) /* the agent will hold the token, and its guard has what came before */
+    if (plan->several) /* the agent will hold the token, and the guard shares what was before */
         secrecy_hide_memory();
     return guard_split(&duties, ret_split, err) == DDP_OK ? 0 : EXIT_CONFIG;
 }
@@ -184,7 +188,7 @@ static int run_job(struct ddprun_options *options, struct leash *leash, char **a
     struct scheduler_job scheduled = {0};
     struct plan plan = {.leash = leash->fd >= 0 ? leash : NULL};
     struct guard_agent split;
-    bool waiting = false;
+    bool thread_is_stuck = false;
     int code = decide(&plan, options, argv, operands, &scheduled, &err);
     if (code == 0 && options->dry_run) {
         code = dry_run_print(&plan, options, &scheduled);
@@ -198,17 +202,18 @@ static int run_job(struct ddprun_options *options, struct leash *leash, char **a
     } else {
         if (plan.leash != NULL)
             leash_say_hello();
-        code = run_agent(&plan, &split, &waiting);
+        code = run_agent(&plan, &split, &thread_is_stuck);
     }
     guard_is_needless();
     cgroup_remove(&plan.cgroup); /* the guard may have died */
     plan_finish(&plan);          /* in the agent; the guard cleans up in clean_up() */
-    if (waiting)
-        _exit(code); /* exit() would wait for the thread, or unload a library that it uses */
+    if (thread_is_stuck)         /* in the look-up of a name, a driver, or the start of a program */
+        _exit(code);             /* exit() would wait for it, or unload a library that it uses */
     return code;
 }
 
-/* The options of the agents are complete only there: how many GPUs they have, for one. */
+/* Options for the agents are completed on their hosts: only there the number of GPUs is known, for
+ * one. */
 static int run_on_hosts(struct ddprun_options *options, char **argv, char **operands)
 {
     size_t words = (size_t)(operands - argv) - 1;

@@ -37,12 +37,13 @@ static void publish_member(struct member *member)
 static void say_phase(struct member *member, enum ddp_round_phase phase, uint64_t generation)
 {
     member->says.phase = phase;
-    member->says.fenced &= generation == member->says.generation;
+    member->says.fenced &= generation == member->says.generation; /* it is of that generation */
     member->says.generation = generation;
     publish_member(member);
 }
 
-/* No worker of @generation runs any more: check the node, or wait for a seat. */
+/* No worker of @generation runs any more: check the node, or wait for a seat. A node that has not
+ * joined yet publishes nothing before it knows the result of its check. */
 static void become_idle(struct member *member, uint64_t generation, uint64_t now_ms)
 {
     bool checks = member->hooks.check != NULL;
@@ -73,7 +74,7 @@ static void enter_over(struct member *member, int exit_code, const char *why)
     member->hooks.over(member->hooks.ctx, exit_code, why);
 }
 
-/* The server has answered within @ms, or there is none that could lose this node. */
+/* This node surely has its ranks: the server has answered within @ms, or there is no lease. */
 static bool heard_within(const struct member *member, uint32_t ms, uint64_t now_ms)
 {
     return member->lease_ms == 0 ||
@@ -82,8 +83,8 @@ static bool heard_within(const struct member *member, uint32_t ms, uint64_t now_
 
 /* ---- the seat ---- */
 
-/* No worker runs. The server may repeat a seat of an earlier generation: it is ignored. A seat that
- * was read late, after a pause of this node, may belong to another node by now. */
+/* No worker runs. A seat of an earlier generation is a repetition, and is ignored. A seat counts
+ * only if the server answered lately: after a pause of this node it may belong to another one. */
 static void follow_while_idle(struct member *member, uint64_t now_ms)
 {
     const struct ddp_round_seat *seat = &member->seat;
@@ -115,7 +116,8 @@ static void follow_while_idle(struct member *member, uint64_t now_ms)
     }
 }
 
-/* The seat is looked at when the check is over, unless it does not matter any more. */
+/* The seat is followed when the check is over (member_checked()). Only END, and STOP of a newer
+ * generation, are followed at once. */
 static void follow_while_checking(struct member *member)
 {
     const struct ddp_round_seat *seat = &member->seat;
@@ -155,7 +157,7 @@ static void member_follow_seat(struct member *member, uint64_t now_ms)
     case MEMBER_CHECKING:
         follow_while_checking(member);
         break;
-    default: /* ENDING: member_cleared() follows the seat */
+    default: /* ENDING: member_cleared() follows the seat. OVER: nothing follows */
         break;
     }
 }

@@ -186,7 +186,8 @@ static void on_deadline(uv_timer_t *timer)
     }
 }
 
-/* A reply could not be queued; now that the core is not replying, end the connection. */
+/* A reply could not be queued. The connection ends here and not in ddpi_conn_reply(), which the
+ * owner calls in the middle of a change. */
 static bool end_unanswered(struct ddpi_conn *conn)
 {
     if (conn->unanswered == DDP_OK)

@@ -13,9 +13,9 @@
  *   OPEN       requests are served
  *   DENYING    the peer has failed to authenticate, and is told so after a random delay that does
  *              not reveal what was wrong; nothing is read
- *   LINGERING  the last replies and the reason for closing have been sent; input is dropped until
- *              the peer closes too, since closing with unread input would discard what was sent;
- *              at most linger_ms
+ *   LINGERING  the last replies and the reason for closing are sent; input is dropped until the
+ *              peer closes too, as to close with unread input would discard what was sent; at most
+ *              linger_ms
  *   CLOSING    the handles are being closed; then the hook `closed`
  */
 #ifndef DDPI_CONN_H
@@ -92,7 +92,8 @@ struct ddpi_conn_env {
     /* The handshake is complete except for the server's last message, which is @err if this does
      * not return DDP_OK. */
     ddp_status (*admit)(void *owner, struct ddpi_conn *conn, struct ddp_error *err);
-    /* The next requests name these keys, at most DDPI_KV_AHEAD. */
+    /* A hint: the next requests name these keys, at most DDPI_KV_AHEAD, so the processor may fetch
+     * their memory now. */
     void (*ahead)(void *owner, struct ddpi_conn *conn, const struct ddpi_bytes *keys, size_t count);
     /* A request has arrived; answer it with ddpi_conn_reply(), now or later. False: the input after
      * it waits for ddpi_conn_release(), so that requests are served in order and no client has two
@@ -119,7 +120,8 @@ struct ddpi_conn {
     struct ddpi_list of_held;      /* ... while it is held */
     struct ddpi_kv_client client;
     struct ddpi_conn_peer peer;
-    bool vouches;   /* written by the owner: the peer is an agent that vouches */
+    bool vouches;   /* written by the owner: the peer is an agent, so that clients of its address
+                     * whose protocol has no proof may come in */
     bool must_wait; /* written by the owner: it is held, as too many changes wait for a commit */
 
     struct ddpi_sm sm;
@@ -137,6 +139,7 @@ struct ddpi_conn {
     uv_timer_t timer;
 };
 
+/* Input is still parsed, and replies are taken. */
 static inline bool ddpi_conn_serving(const struct ddpi_conn *conn)
 {
     return conn->sm.state == CONN_GREETING || conn->sm.state == CONN_OPEN;

@@ -12,8 +12,8 @@
  * sends that.
  *
  * A peer whose first bytes are a TLS record speaks TLS, and its protocol inside. Until the first
- * record is complete it is kept like any partial frame, so that an unauthenticated peer costs no
- * more. After that, ciphertext is read into the shared memory and decrypted at once into `in`.
+ * record is complete its bytes are kept like a partial frame: an unauthenticated peer costs no more
+ * than that. After that, ciphertext is read into the shared memory and decrypted at once into `in`.
  */
 #ifndef DDPI_STREAM_H
 #define DDPI_STREAM_H
@@ -73,8 +73,8 @@ struct ddpi_stream {
     enum { DDPI_STREAM_STOPPED, DDPI_STREAM_READS, DDPI_STREAM_DISCARDS } reading;
     /* An end of file means that no process holds the peer's end any more, since a client that gives
      * up a connection and lives on resets it. A reset means less: the peer's kernel also sends one
-     * when a process dies with unread input. An end of file of TLS is not one in good order, since
-     * anyone could forge it; it counts as a loss. */
+     * when a process dies with unread input. With TLS an end of file counts as a loss, since
+     * anyone could forge it. */
     enum { DDPI_PEER_SENDS, DDPI_PEER_ENDED, DDPI_PEER_LOST } peer;
     uint64_t turn;           /* of the last read */
     struct ddpi_bytes fresh; /* input in the scratch memory, until the hook has returned */

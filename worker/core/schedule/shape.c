@@ -12,8 +12,8 @@
          ? DDPI_EXTENT_ALL                                                                  \
          : DDPI_EXTENT_PART)
 
-/* A rank that is no root has a buffer to send only if all send, or if it is the one that it
- * receives into. */
+/* A rank that is not the root has a send buffer if all ranks send, or (broadcast) if that is the
+ * buffer that it receives into. */
 #define MOVES(p, f, t)                                                                          \
     .parts = (p), .from = (f), .to = (t), .has_elements = true, .reduces = (f) == DDPI_END_ALL, \
     .rooted = (f) == DDPI_END_ROOT || (t) == DDPI_END_ROOT,                                     \
@@ -32,6 +32,8 @@
     .takes_of_each = RECEIVED(p, f) == DDPI_EXTENT_ALL
 #define RING(kind) .ring = DDPI_RING_##kind, .has_ring = true
 
+/* A message runs the schedule of a broadcast between two ranks. FINALIZE and ALLOC move nothing:
+ * their rows are zero. */
 const struct ddpi_shape ddpi_shapes[DDPI_OPERATIONS] = {
     [DDPI_JOIN] = {RING(ALL_GATHER)},
     [DDPI_BARRIER] = {RING(ALL_GATHER)},

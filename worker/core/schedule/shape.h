@@ -16,7 +16,8 @@
 
 enum ddpi_parting { DDPI_NO_PARTS, DDPI_ONE_PART, DDPI_RANK_PARTS, DDPI_PAIR_PARTS };
 
-/* NAMED: the rank, or one of the pair, that has the part. */
+/* NAMED: part r belongs to rank r: a scatter sends it there, an all_gather has it from there; a
+ * part of a pair belongs to both. From ALL: it is reduced of those of all ranks. */
 enum ddpi_end { DDPI_NO_END, DDPI_END_ROOT, DDPI_END_NAMED, DDPI_END_ALL };
 
 /* What a rank has in a buffer. */
@@ -37,8 +38,8 @@ struct ddpi_shape {
     enum ddpi_extent send, recv; /* of every rank, */
     enum ddpi_extent root_send, root_recv; /* but for the root */
 
-    /* Who sends to others, and who takes something of them. What it takes may be of each, and what
-     * it sends may have a block for each. A rank copies its own part for itself. */
+    /* Which ranks send to others, and which take from others: another block for each receiver, a
+     * block of each sender. A rank copies its own part itself. */
     enum ddpi_who sends, takes;
     bool sends_blocks;
     bool takes_of_each;

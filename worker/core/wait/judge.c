@@ -44,8 +44,8 @@ bool ddpi_judge_finds_death(const struct ddp_comm *comm, uint32_t *ret_rank)
     return true;
 }
 
-/* Calling exec ends the thread that shows a rank's life as death does, but a process that execs has
- * a program; what becomes of it its sockets tell. */
+/* To call exec ends the thread that shows a rank's life, which looks like death. Such a process
+ * still has a program, so it is not dying; its sockets will tell what becomes of it. */
 bool ddpi_judge_is_dead(const struct ddp_comm *comm, uint32_t rank)
 {
     struct ddpi_card card;
@@ -61,7 +61,7 @@ ddp_status ddpi_judge_death(struct ddp_comm *comm, const struct ddpi_needs *need
         ddpi_judge_finds_death(comm, &rank) ? ddpi_edges_peer(&comm->edges, rank) : NULL;
     if (edge == NULL || edge->gone_ms != 0)
         return DDP_OK;
-    if (!ddpi_judge_is_dead(comm, rank)) { /* or not yet */
+    if (!ddpi_judge_is_dead(comm, rank)) { /* it has called exec, or does not look dead yet */
         ddpi_wake_by(wake_ms, now + 1);
         return DDP_OK;
     }
@@ -76,7 +76,9 @@ ddp_status ddpi_judge_death(struct ddp_comm *comm, const struct ddpi_needs *need
 
 /* ---- what an operation needs ---- */
 
-/* Fail if a needed edge has ended; *@wake_ms is when to look again. */
+/* An edge has a path for data (`broken`) and a control socket (`gone`). When one has ended, the
+ * other may still tell the cause for linger_ms; when both have, fail now. *@wake_ms is when to look
+ * again. */
 static ddp_status judge_life(struct ddp_comm *comm, const struct ddpi_wait *wait,
                              struct ddpi_edge *edge, uint64_t now, uint64_t *wake_ms)
 {
@@ -93,7 +95,7 @@ static ddp_status judge_life(struct ddp_comm *comm, const struct ddpi_wait *wait
     return DDP_OK;
 }
 
-/* Fail if an edge that is needed has ended, or its time is up. */
+/* A need that is optional ends the sleep but cannot fail: only the deadline counts for it. */
 ddp_status ddpi_judge_need(struct ddp_comm *comm, const struct ddpi_wait *wait,
                            const struct ddpi_need *need, uint64_t now, uint64_t *wake_ms)
 {

@@ -3,7 +3,9 @@
  *
  * A communicator connects WORLD_SIZE processes. Every rank calls the same operations in the same
  * order, with the same count, type and reduction; a rank that does not gets DDP_E_MISMATCH. This is
- * the contract of all operations. libddpcomm(3) has the whole of it, device memory above all.
+ * the contract of all operations. libddpcomm(3) has the whole of it, device memory above all. Types
+ * and the algorithms ring, direct and so on are in comm_types.h; ddp_start(), ddp_run() and groups
+ * of calls in comm_requests.h; communicators of some ranks in comm_groups.h.
  *
  * Buffers: host memory, or memory of a CUDA device, the same for all buffers of a call on all
  * ranks. The library tells which from the address. @count is a number of elements, not of bytes; if
@@ -94,12 +96,12 @@ struct ddp_comm_stats {
     uint64_t bytes_sent;     /* payload that this rank has sent to others */
     uint64_t bytes_received; /* payload that this rank has received */
     uint64_t stream_us;      /* from the call until the stream reached the operation */
-    uint64_t exchange_us;    /* then until the ranks knew of the buffers of others what they need */
+    uint64_t exchange_us;    /* then until this rank knew what it needs of the buffers of others */
     uint64_t work_us;        /* then until this rank had moved and reduced its part */
     uint64_t completion_us;  /* then until the result of a staged request was copied to the GPU */
     uint64_t seq; /* of the latest collective that was called, from 1; messages are not counted. The
                      same on all ranks after the same calls; error sentences have this number */
-    uint64_t nodes; /* rows of ranks with consecutive numbers that share memory; 1: all ranks do */
+    uint64_t nodes; /* groups of consecutive ranks that share memory; 1: all ranks do */
 };
 
 /**
@@ -395,7 +397,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_all_to_all(ddp_comm *comm, const void *sen
  * the timeout. To shift data round a ring, use ddp_send_recv() or a group (ddp_group_start()). A
  * message to this rank itself is kept in memory until it is received; so is one that comes before
  * the message that this rank waits for. Calls on device memory are enqueued and run one after the
- * other: there, send to this rank before it receives. @buffer stays the caller's.
+ * other: there, call ddp_send() to this rank itself before its ddp_recv(). @buffer stays the
+ * caller's.
  *
  * DDP_E_INVALID: @dtype is unknown, @buffer is NULL, @count is larger than any memory, @peer does
  * not exist, or @stream is not NULL with host memory.
@@ -429,8 +432,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_send_recv(ddp_comm *comm, const void *send
  * As ddp_recv(). Messages of one rank are taken in order, among those of different ranks the one
  * that is seen first. The sender makes the connection. The death of a rank ends the wait only if no
  * other rank is left. Blocks until the message is complete on host memory. On device memory it is
- * enqueued on the default stream (ddp_run() takes another one), and *@ret_source, which must last
- * so long, is set before that goes on.
+ * enqueued on the default stream (ddp_run() takes another one), and *@ret_source is set before the
+ * stream goes on; it must stay valid until then.
  *
  * DDP_E_INVALID: as ddp_recv(). DDP_E_MISMATCH: the message has another count or type.
  */
@@ -450,11 +453,12 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_barrier(ddp_comm *comm, void *stream, stru
  * Wait until all ranks have called it, at most @timeout_ms (0: the communicator's timeout). If some
  * do not come, the sentence names all of them, while that of ddp_barrier() may name one only.
  *
- * Each rank reports to rank 0 and waits for its answer, so none succeeds unless rank 0 has, or dies
- * while it answers: two messages of headers for each rank, a connection of rank 0 to every rank,
- * and the time of two messages. At the end of its time rank 0 says who is missing; the other ranks
- * wait for that a quarter longer, at most a second, and then name rank 0. If ranks call another
- * collective instead, all fail at once with a sentence that names both.
+ * Each rank reports to rank 0 and waits for its answer. So none succeeds unless rank 0 has, but for
+ * one case: rank 0 dies while it answers. It takes two messages of headers for each rank, a
+ * connection of rank 0 to every rank, and the time of two messages. At the end of its time rank 0
+ * says who is missing; the other ranks wait for that a quarter longer, at most a second, and then
+ * name rank 0. If ranks call another collective instead, all fail at once with a sentence that
+ * names both.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t timeout_ms,
                                                         struct ddp_error *err);
@@ -462,10 +466,11 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t
 /**
  * Allocate @bytes of host memory, zeroed, that collectives of @comm work in without copying.
  *
- * A rank calls it when it likes, without the others, and in any thread. Only where ranks share
- * memory, and no collective has gone through it yet, the call waits for what was started before it,
- * and until all lower ranks have called this or begun such a collective: not one on device memory,
- * or for which DDP_ALGORITHM or a table names another way.
+ * A rank calls it when it likes, without the others, and in any thread. It waits only if the ranks
+ * share memory and no collective of @comm has gone through that memory yet. Then it waits for what
+ * this rank has started before, and until all lower ranks have called this or begun such a
+ * collective. Collectives on device memory do not count, nor those for which DDP_ALGORITHM or a
+ * table names another way.
  *
  * Ranks that share memory (one machine, at most 256 ranks, not DDP_ALGORITHM_RING) can see what
  * each of them allocates here. An operation on more than 16 KiB in which every buffer of every rank
@@ -478,8 +483,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t
  *
  * The program may use the memory as it likes, except that children of fork() do not have it. Free
  * it with ddp_free(); ddp_comm_destroy() frees what is left. On DDP_OK, *@ret is aligned to pages.
- * What a rank has that died is there until the others have destroyed @comm. After an operation has
- * failed, ranks that do not know it yet may still write to its output buffers.
+ * The memory of a rank that has died stays until the others have destroyed @comm. After an
+ * operation has failed, ranks that do not know it yet may still write to its output buffers.
  *
  * DDP_E_SYSTEM, DDP_E_NOMEM: this rank has no such memory, or a limit (RLIMIT_FSIZE) forbids it,
  * and @comm stays usable. DDP_E_INVALID: this is a child of fork(), or a group of calls is open
@@ -490,8 +495,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_alloc(ddp_comm *comm, size_t bytes, void *
 
 /**
  * Free what ddp_alloc() has returned as @ptr, which no operation that is under way may use. The
- * system has the memory back at once. Waits for no other rank; if @comm has failed, for what this
- * rank has started.
+ * system has the memory back at once. It waits for no other rank; if @comm has failed, it waits for
+ * what this rank has started.
  *
  * DDP_E_INVALID: @ptr is something else, or this is a child of fork().
  */

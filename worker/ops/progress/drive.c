@@ -2,8 +2,8 @@
  * drive.c - the loop of the driver: advance every run that is under way; when nothing moves, spin
  * for a moment, then sleep in ddpi_wait(). Owns nothing. Must not know any algorithm.
  *
- * The times of a run begin when it sleeps for the first time: until then microseconds have passed,
- * and a short operation never reads a clock.
+ * The clock of a run starts when the driver first sleeps, or looks at its peers (stay_in_touch()).
+ * A short operation ends before that, and never reads a clock.
  */
 #include "drive.h"
 
@@ -59,7 +59,9 @@ static void run_start_clock(struct ddpi_run *run, uint64_t now)
     run->wait.deadline_ms = ddpi_deadline(now, run->task.timeout_ms);
 }
 
-/* Whether this rank may succeed in @run, which is complete. */
+/* Whether this rank may succeed in @run, which is complete. Ranks that share memory have seen each
+ * other's failures, and a message concerns two ranks only. In all other cases the notices that have
+ * arrived are read first: a rank may have failed in this operation. */
 static bool run_may_succeed(struct ddp_comm *comm, const struct ddpi_run *run)
 {
     if (run->decided)
@@ -289,7 +291,8 @@ static unsigned add_needs(struct ddp_comm *comm, struct ddpi_run *run, unsigned 
     return count + more;
 }
 
-/* While bytes @move, or while a program only tests @run, nobody sleeps for what it waits for. */
+/* Look at the deadline of @run and at the peers that it needs, without sleeping: while bytes @move,
+ * or when a program only tests the run. */
 static ddp_status judge_run(struct ddp_comm *comm, struct ddpi_run *run, bool move, uint64_t now)
 {
     bool ready;
@@ -361,7 +364,8 @@ static bool drive_is_over(const struct ddp_comm *comm, const struct ddpi_drive_e
            !atomic_load_explicit(&queue->has_incoming, memory_order_relaxed);
 }
 
-/* A run that only the thread may execute has the turn, and there is nothing else to drive. */
+/* The next collective may be executed only by the communicator's own thread: this one stops
+ * driving, so that that one can. */
 static bool is_for_thread(const struct ddp_comm *comm, bool is_thread)
 {
     const struct ddpi_run *first = first_collective(&comm->runs);

@@ -60,7 +60,7 @@ struct ddpi_run {
     struct ddpi_buffers buffers; /* what the memory type knows of them */
     const struct ddpi_algorithm *algorithm;
     struct ddpi_memory *owner; /* the type of the buffers; for algorithms that belong to one */
-    struct ddpi_wait wait;     /* its times are set when the run sleeps for the first time */
+    struct ddpi_wait wait;     /* its times are set late (drive.c) */
     struct ddpi_list link;     /* in the queue */
     bool begun;
     bool broken;      /* begin() or advance() has failed */

@@ -34,7 +34,7 @@ struct ddpi_arena_method {
     void (*begin)(struct ddpi_arena_op *op); /* NULL: there is nothing to prepare */
     enum ddpi_arena_step (*steps[DDPI_METHOD_STEPS])(struct ddpi_arena_op *op,
                                                      struct ddp_error *err);
-    bool wakes_late; /* its last step wakes the ranks that sleep, not the arrival of all */
+    bool wakes_late; /* ranks that sleep are woken by its last step, not when all have arrived */
 };
 
 extern const struct ddpi_arena_method ddpi_counts_method, ddpi_short_method, ddpi_slots_method,
@@ -46,11 +46,11 @@ extern const struct ddpi_arena_method ddpi_counts_method, ddpi_short_method, ddp
  * work, which is one more meeting. */
 bool ddpi_short_is_chosen(const struct ddpi_arena_op *op);
 
-/* Of one that is not short. */
+/* Whether one that is not short goes in chunks. */
 bool ddpi_chunks_are_chosen(const struct ddpi_arena_op *op);
 
-/* If the buffers of all ranks are registered. And whether this rank's are: where goes to
- * op->registered. */
+/* Whether the call is of a kind that can work in registered buffers. And whether those of this rank
+ * are registered, which may differ between ranks: their places go to op->registered. */
 bool ddpi_registered_is_possible(const struct ddpi_arena_op *op);
 bool ddpi_registered_find_own(struct ddpi_arena_op *op);
 
@@ -63,7 +63,7 @@ bool ddpi_kernel_copy_is_possible(const struct ddpi_arena_op *op);
 /* ---- for steps ---- */
 
 enum {
-    DDPI_RESULT_OF_ALL = 0, /* the rank whose line tells what is true of the result of all */
+    DDPI_RESULT_OF_ALL = 0, /* what is true of a result of all is kept in the line of rank 0 */
     DDPI_ARENA_STREAM = 16 * 1024 * 1024, /* bytes of all beyond which results bypass the caches */
 };
 

@@ -56,8 +56,8 @@ static void enter_chosen_method(struct ddpi_arena_op *op)
     enter_method(op, registered ? &ddpi_registered_method : copying_method(op));
 }
 
-/* After the counts the way of copies is chosen for the first time. What any other method has copied
- * for others is copied once more. */
+/* After the counts the way of copies is chosen for the first time. After any other method the
+ * operation starts anew: what that has copied for others is copied again. */
 static void switch_method(struct ddpi_arena_op *op)
 {
     if (op->method == &ddpi_counts_method)
@@ -78,6 +78,8 @@ void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct
         enter_chosen_method(op);
 }
 
+/* The method and the slots that were chosen still hold, unless the slots are large, or the way of
+ * copies is measured for this size. */
 void ddpi_arena_begin_again(struct ddpi_arena_op *op, struct ddpi_task *task)
 {
     bool has_slots = op->method == &ddpi_short_method || op->method == &ddpi_slots_method ||
@@ -186,8 +188,8 @@ static void follow(struct ddpi_arena_op *op, enum ddpi_arena_stage stage)
     op->stage = stage;
 }
 
-/* *@ret_turn: the driver has a turn. To look at once who has arrived would take away lines that
- * others have not yet written. */
+/* *@ret_turn: return to the driver now. To look at once at the lines of arrival would take them
+ * from ranks that are about to write them. */
 static enum ddpi_arena_result take_step(struct ddpi_arena_op *op, bool *ret_turn,
                                         struct ddp_error *err)
 {

@@ -19,8 +19,8 @@ enum {
     /* Bytes from which ranks that outnumber the processors gain more by copying less than they lose
      * by waiting for each other; measured with 4 and 8 ranks on two processors. */
     CROWDED_LEAST = 1024 * 1024,
-    /* Bytes that the buffers of a list have on average from which it pays to reduce each where it
-     * is, and not the piece that all were copied to. */
+    /* Average bytes of the buffers of a list from which it pays to reduce each in place, instead of
+     * packing them first. */
     LIST_LEAST = 4 * 1024,
 };
 
@@ -36,7 +36,7 @@ bool ddpi_chunks_are_chosen(const struct ddpi_arena_op *op)
            ddpi_arena_ranks(op->arena) <= DDPI_REDUCE_MOST;
 }
 
-/* In bytes, of a round that moves @len of them. */
+/* The chunk of @rank in a round of @len bytes: its first byte and their number, not elements. */
 static struct ddpi_chunk chunk_of(const struct ddpi_arena_op *op, size_t len, uint32_t rank)
 {
     size_t lines = (len + LINE - 1) / LINE;
@@ -90,7 +90,7 @@ static void copy_range_in(const struct ddpi_arena_op *op, uint8_t *slot, size_t 
     }
 }
 
-/* What was sent from where it is received is in the caches. */
+/* In place, what is written here was read to be copied in, so it is in the caches. */
 static void copy_range_out(const struct ddpi_arena_op *op, const uint8_t *slot, size_t from,
                            size_t to)
 {
@@ -123,6 +123,7 @@ static void reduce_tile(const struct ddpi_arena_op *op, struct ddpi_reduction *w
                         const struct ddpi_segment *segment)
 {
     uint32_t me = ddpi_arena_rank(op->arena);
+    /* The next round has the other half of the slots, which nobody reads any more. */
     uint8_t *shown = slot_of(op, op->round + 1, me) + at;
     for (uint32_t rank = 0; rank < work->nin; rank++)
         work->in[rank] = slot_of(op, op->round, rank) + at;
@@ -150,7 +151,7 @@ static enum ddpi_arena_step reduce_chunk(struct ddpi_arena_op *op, struct ddp_er
                                   .factor = task->factor != 1 ? factors : NULL,
                                   .non_finite = task->call.finite_check ? &found : NULL};
     (void)err;
-    for (uint32_t rank = 0; rank < ranks; rank++)
+    for (uint32_t rank = 0; rank < ranks; rank++) /* others have multiplied theirs on the way in */
         factors[rank] = rank == me ? task->factor : 1;
     struct ddpi_spot spot = spot_of(op, own.first);
     for (size_t done = 0; done < own.count;) {

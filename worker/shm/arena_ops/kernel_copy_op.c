@@ -8,9 +8,10 @@
  * system calls or prctl(PR_SET_DUMPABLE) may forbid it. A rank that cannot read says so with its
  * second arrival. Then all ranks copy through slots, in this operation and in all later ones.
  *
- * While a rank reads, another one may fail, by a timeout say, and its caller use the buffer again.
- * So at the end each looks whether one has failed. If a rank is killed while another one reads it,
- * that one has to free its memory before it goes on, at 60 ms for each GiB.
+ * While a rank reads, another one may fail, by a timeout say, and its caller may use the buffer
+ * again. So before it succeeds, each rank looks whether one has failed (arena_op.c). If a rank is
+ * killed while another one reads it, the reader has to free the memory of the dead rank before it
+ * goes on: 60 ms for each GiB.
  *
  * What a rank shows is trusted with nothing: a reader writes to its own buffer alone, as many bytes
  * as the call says. In a container with processes of its own a rank's number may belong to another
@@ -51,7 +52,7 @@ static bool sends(const struct ddpi_arena_op *op, uint32_t rank)
 
 /* ---- what a rank shows ---- */
 
-static uint64_t part_for(const struct ddpi_arena_op *op, uint32_t rank)
+static uint64_t source_for(const struct ddpi_arena_op *op, uint32_t rank)
 {
     const struct ddpi_task *task = op->task;
     size_t first = ddpi_arena_op_shape(op)->sends_blocks
@@ -70,12 +71,11 @@ static void show_parts(const struct ddpi_arena_op *op, uint32_t me)
     shown->token = own->token;
     shown->token_at = (uintptr_t)&own->token;
     for (uint32_t rank = 0; rank < ddpi_arena_ranks(op->arena); rank++)
-        shown->parts_at[rank] = part_for(op, rank);
+        shown->parts_at[rank] = source_for(op, rank);
 }
 
-/* What a rank has for itself it copies after it has read what others have, so that nobody waits
- * for a rank that took longer. Where ranks outnumber the processors, that would take time from
- * those that still read. */
+/* A rank copies its own part last, so that nobody waits for that copy. Where ranks outnumber the
+ * processors it copies it first: later the copy would take time from ranks that still read. */
 static bool copies_own_part_late(const struct ddpi_arena_op *op)
 {
     return !ddpi_arena_is_crowded(op->arena);
@@ -99,8 +99,8 @@ static enum ddpi_arena_step show(struct ddpi_arena_op *op, struct ddp_error *err
 
 /* ---- what a rank reads ---- */
 
-/* Nothing if @rank sends nothing to this one. */
-static struct ddpi_range part_from(const struct ddpi_arena_op *op, uint32_t rank)
+/* Where this rank puts what @rank sends to it; no bytes if that is nothing. */
+static struct ddpi_range place_for(const struct ddpi_arena_op *op, uint32_t rank)
 {
     const struct ddpi_task *task = op->task;
     if (!sends(op, rank))
@@ -158,7 +158,7 @@ static enum reading read_parts(struct ddpi_arena_op *op)
     size_t most = MOST_AT_ONCE;
     while (takes && op->kernel.reads_from + 1 < ranks) {
         uint32_t rank = (me + op->kernel.reads_from + 1) % ranks;
-        struct ddpi_range part = part_from(op, rank);
+        struct ddpi_range part = place_for(op, rank);
         if (op->kernel.done == part.len) {
             op->kernel.reads_from++;
             op->kernel.done = 0;
