@@ -8,6 +8,7 @@
 #include "parse.h"
 #include "token_file.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +40,18 @@ enum ddpctl_exit ddpctl_exit_of(ddp_status status)
     default:
         return DDPCTL_FAILED;
     }
+}
+
+int ddpctl_finish(ddp_status status, struct ddp_error *err)
+{
+    if (status == DDP_OK && fflush(stdout) != 0)
+        status = ddpi_error_sys(err, errno, "cannot write to standard output");
+    if (status != DDP_OK) {
+        fputs("ddpctl: ", stderr);
+        ddpctl_print_bytes(stderr, err->msg, strlen(err->msg)); /* may quote the store's text */
+        putc('\n', stderr);
+    }
+    return (int)ddpctl_exit_of(status);
 }
 
 /* A user without a home directory has no default token. */

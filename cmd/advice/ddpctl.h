@@ -57,6 +57,10 @@ ddp_status ddpctl_option_number(const struct option *, const char *, void *, str
 
 enum ddpctl_exit ddpctl_exit_of(ddp_status status);
 
+/* The end of a verb: flush standard output, print the message of @err unless @status is DDP_OK, and
+ * return the exit code. */
+int ddpctl_finish(ddp_status status, struct ddp_error *err);
+
 /* Write the first character of @len > 0 bytes to @shown in a form that is safe on a terminal:
  * control characters and invalid UTF-8 as \xNN, \ as \\. Returns the number of bytes consumed. */
 enum { DDPCTL_SHOWN_MAX = 8 };

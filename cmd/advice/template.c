@@ -68,8 +68,12 @@ static bool is_image(const char *text)
     return ok;
 }
 
-static ddp_status check_options(const struct template_options *options, struct ddp_error *err)
+static ddp_status check_options(const struct template_options *options, bool named,
+                                struct ddp_error *err)
 {
+    if (!named)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "what for? 'ddpctl template kubernetes' prints a job for Kubernetes");
     if (!is_label(options->name))
         return ddpi_error_set(
             err, DDP_E_INVALID,
@@ -204,22 +208,18 @@ int ddpctl_template(int argc, char **argv)
     struct ddp_error err;
     int operand;
     bool named = argc > 1 && strcmp(argv[1], "kubernetes") == 0;
-    ddp_status status = options_parse(&ddpctl_template_table, argc - named, argv + named, environ,
-                                      &options, &operand, &err);
-    if (status == DDP_OK && options.help)
-        return print_help();
-    if (status == DDP_OK && !named)
-        status =
-            ddpi_error_set(&err, DDP_E_INVALID,
-                           "what for? 'ddpctl template kubernetes' prints a job for Kubernetes");
-    if (status == DDP_OK)
-        status = check_options(&options, &err);
-    char *command = status == DDP_OK ? make_command(argv + named + operand) : NULL;
-    if (status == DDP_OK && command == NULL)
-        status =
-            ddpi_error_set(&err, DDP_E_INVALID, "a word of the program's command is not UTF-8");
-    if (status != DDP_OK)
+    if (options_parse(&ddpctl_template_table, argc - named, argv + named, environ, &options,
+                      &operand, &err) != DDP_OK)
         return fail_with(&err);
+    if (options.help)
+        return print_help();
+    if (check_options(&options, named, &err) != DDP_OK)
+        return fail_with(&err);
+    char *command = make_command(argv + named + operand);
+    if (command == NULL) {
+        ddpi_error_set(&err, DDP_E_INVALID, "a word of the program's command is not UTF-8");
+        return fail_with(&err);
+    }
     const struct print print = {&options, command};
     print_text(&print, texts[options.kind], 0);
     free(command);

@@ -12,7 +12,6 @@
 #include "job_show.h"
 #include "mem.h"
 
-#include <errno.h>
 #include <string.h>
 
 extern char **environ;
@@ -106,23 +105,15 @@ enum { VERBS = sizeof verbs / sizeof *verbs };
 
 /* ---- status ---- */
 
-static ddp_status show_job_text(const struct ddpctl_job_call *call, bool first,
-                                struct ddp_error *err)
-{
-    if (!first)
-        putchar('\n');
-    return job_show_text(&call->view, stdout) ? DDP_OK : ddpi_error_nomem(err, sizeof call->view);
-}
-
 /* Append the job to @jobs; print it as text if @jobs is NULL. */
 static ddp_status show_job(const struct ddpctl_job_call *call, json_t *jobs, bool first,
                            struct ddp_error *err)
 {
-    if (jobs == NULL)
-        return show_job_text(call, first, err);
-    return json_array_append_new(jobs, job_json(&call->view)) == 0
-               ? DDP_OK
-               : ddpi_error_nomem(err, sizeof call->view);
+    if (jobs == NULL && !first)
+        putchar('\n');
+    bool shown = jobs == NULL ? job_show_text(&call->view, stdout)
+                              : json_array_append_new(jobs, job_json(&call->view)) == 0;
+    return shown ? DDP_OK : ddpi_error_nomem(err, sizeof call->view);
 }
 
 static ddp_status show_all(struct ddpctl_job_call *call, json_t *jobs, struct ddp_error *err)
@@ -274,16 +265,6 @@ static ddp_status run_job_verb(const struct verb *verb, struct ddpctl_job_call *
     return status;
 }
 
-static int report_exit(ddp_status status, const struct ddp_error *err)
-{
-    if (status != DDP_OK) {
-        fputs("ddpctl: ", stderr);
-        ddpctl_print_bytes(stderr, err->msg, strlen(err->msg)); /* may quote the store's text */
-        putc('\n', stderr);
-    }
-    return (int)ddpctl_exit_of(status);
-}
-
 static bool takes(const struct verb *verb, const struct option *option)
 {
     bool is_drains = strcmp(option->name, "undo") == 0 || strcmp(option->name, "force") == 0;
@@ -334,7 +315,5 @@ int ddpctl_job(int argc, char **argv)
         if (status == DDP_OK)
             status = run_job_verb(verb, &call, &err);
     }
-    if (status == DDP_OK && fflush(stdout) != 0)
-        status = ddpi_error_sys(&err, errno, "cannot write to standard output");
-    return report_exit(status, &err);
+    return ddpctl_finish(status, &err);
 }

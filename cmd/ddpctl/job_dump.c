@@ -188,11 +188,12 @@ static ddp_status show_dump(struct dump_call *dump, struct ddp_error *err)
     ddp_status status = dump_set_compare(&dump->set, err);
     if (status == DDP_OK && dump->job->options->output != NULL)
         status = write_ranks(dump, err);
-    if (status == DDP_OK && dump->job->options->json)
+    if (status != DDP_OK)
+        return status;
+    if (dump->job->options->json)
         return ddpctl_print_json(dump_json(&dump->set, job_name(dump)), err);
-    if (status == DDP_OK)
-        dump_text_print(&dump->set, job_name(dump), stdout);
-    return status;
+    dump_text_print(&dump->set, job_name(dump), stdout);
+    return DDP_OK;
 }
 
 ddp_status ddpctl_job_dump(struct ddpctl_job_call *call, struct ddp_error *err)

@@ -8,7 +8,6 @@
 #include "parse.h"
 #include "verbs.h"
 
-#include <errno.h>
 #include <string.h>
 
 extern char **environ;
@@ -187,11 +186,11 @@ static ddp_status parse_store_words(int argc, char **argv, struct ddpctl_store_o
     if (at == argc)
         return find_store_action("", ret_action, err);
     status = find_store_action(argv[at], ret_action, err);
-    if (status == DDP_OK)
-        status =
-            options_parse(&ddpctl_store_table, argc - at, argv + at, no_envp, options, &after, err);
-    if (status == DDP_OK)
-        *ret_first = at + after;
+    if (status != DDP_OK)
+        return status;
+    status =
+        options_parse(&ddpctl_store_table, argc - at, argv + at, no_envp, options, &after, err);
+    *ret_first = at + after;
     return status;
 }
 
@@ -255,9 +254,5 @@ int ddpctl_store(int argc, char **argv)
             .options = &options, .words = argv + first, .nwords = (size_t)(argc - first)};
         status = run_store_action(action, &call, &err);
     }
-    if (status == DDP_OK && fflush(stdout) != 0)
-        status = ddpi_error_sys(&err, errno, "cannot write to standard output");
-    if (status != DDP_OK)
-        fprintf(stderr, "ddpctl: %s\n", err.msg);
-    return (int)ddpctl_exit_of(status);
+    return ddpctl_finish(status, &err);
 }

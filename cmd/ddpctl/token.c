@@ -9,7 +9,6 @@
 #include "token_file.h"
 #include "verbs.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -235,9 +234,5 @@ int ddpctl_token(int argc, char **argv)
         print_token_help();
     else if (status == DDP_OK)
         status = run_token_action(action, &options, &err);
-    if (status == DDP_OK && fflush(stdout) != 0)
-        status = ddpi_error_sys(&err, errno, "cannot write to standard output");
-    if (status != DDP_OK)
-        fprintf(stderr, "ddpctl: %s\n", err.msg);
-    return (int)ddpctl_exit_of(status);
+    return ddpctl_finish(status, &err);
 }

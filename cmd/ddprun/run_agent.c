@@ -44,7 +44,7 @@ struct run_ops {
     /* Connect to the round machine. close() follows, even after a failure. */
     ddp_status (*open)(const struct plan *plan, const struct guard_agent *split, struct run *run,
                        struct ddp_error *err);
-    /* Close everything that both have opened, and the membership. */
+    /* Close what both have opened and the membership; close_run() closes what both kinds have. */
     void (*close)(struct run *run);
     struct membership_link link; /* its ctx is set later, to the run */
 };
@@ -74,6 +74,9 @@ static void close_run(struct run *run)
 {
     if (run->leash != NULL)
         leash_close(run->leash);
+    metrics_server_close(&run->metrics);
+    flight_answers_close(&run->flight);
+    horovod_close(&run->horovod);
     run->ops->close(run);
 }
 
@@ -110,15 +113,12 @@ static void renew_ports(struct run *run)
     says->first_port = run->ports.first;
 }
 
-static void plan_ports(struct plan *plan, struct run *run)
+/* Answer those who ask this node about the job: ddpctl dump, an HTTP client, Horovod's programs. */
+static void serve(const struct plan *plan, struct run *run, const struct ddp_store_options *store,
+                  const struct ddp_store_options *asked, const char *job)
 {
-    worker_ports_init(&run->ports, plan_worker_ports(plan));
-    plan->agent.tf_cluster = plan->says.terms.worker_ports ? &run->cluster.text : NULL;
-}
-
-static void serve_horovod(const struct plan *plan, struct run *run,
-                          const struct ddp_store_options *store)
-{
+    flight_answers_open(&run->flight, &run->loop, asked, &run->membership.agent);
+    metrics_server_open(&run->metrics, &run->loop, &plan->metrics, store, job, &run->membership);
     horovod_open(&run->horovod, &run->loop, store, plan->multi.trust_local_users, &run->membership);
 }
 
@@ -244,10 +244,7 @@ static ddp_status open_single(const struct plan *plan, const struct guard_agent 
     snprintf(run->prefix, sizeof run->prefix, "job/%s/", run->job);
     struct ddp_store_options asked = store;
     asked.prefix = run->prefix;
-    flight_answers_open(&run->flight, &run->loop, &asked, &run->membership.agent);
-    metrics_server_open(&run->metrics, &run->loop, &plan->metrics, &store, run->job,
-                        &run->membership);
-    serve_horovod(plan, run, &store);
+    serve(plan, run, &store, &asked, run->job);
     snprintf(run->horovod.place.interface, sizeof run->horovod.place.interface, "lo");
     return single_node_init(&run->single, &run->loop, &run->membership, err);
 }
@@ -272,9 +269,6 @@ static void leave_single(void *ctx)
 
 static void close_single(struct run *run)
 {
-    metrics_server_close(&run->metrics);
-    flight_answers_close(&run->flight);
-    horovod_close(&run->horovod);
     membership_close(&run->membership);
     single_node_close(&run->single);
     ddpi_server_close(run->server, NULL, NULL);
@@ -333,10 +327,7 @@ static void on_met(void *ctx, int socket)
 static ddp_status open_multi(const struct plan *plan, const struct guard_agent *split,
                              struct run *run, struct ddp_error *err)
 {
-    flight_answers_open(&run->flight, &run->loop, &run->pmi.options, &run->membership.agent);
-    metrics_server_open(&run->metrics, &run->loop, &plan->metrics, &run->pmi.options,
-                        plan->multi.job, &run->membership);
-    serve_horovod(plan, run, &run->pmi.options);
+    serve(plan, run, &run->pmi.options, &run->pmi.options, plan->multi.job);
     run->multi.cluster = plan->says.terms.worker_ports ? &run->cluster : NULL;
     run->multi.met = on_met;
     run->multi.ctx = run;
@@ -383,9 +374,6 @@ static void on_multi_closed(void *ctx)
 
 static void close_multi(struct run *run)
 {
-    metrics_server_close(&run->metrics);
-    flight_answers_close(&run->flight);
-    horovod_close(&run->horovod);
     multi_node_close(&run->multi, on_multi_closed, run);
 }
 
@@ -404,19 +392,17 @@ static void count_handle(uv_handle_t *handle, void *arg)
     ++*(unsigned *)arg;
 }
 
-static unsigned count_handles(uv_loop_t *loop)
-{
-    unsigned count = 0;
-    uv_walk(loop, count_handle, &count);
-    return count;
-}
-
 /* Run @loop until all handles, which are closed or closing, have been closed. */
 static void await_handles(uv_loop_t *loop)
 {
-    while (count_handles(loop) > 0 && uv_loop_alive(loop))
+    for (;;) {
+        unsigned count = 0;
+        uv_walk(loop, count_handle, &count);
+        assert((count == 0 || uv_loop_alive(loop)) && "a handle was not closed");
+        if (count == 0)
+            return;
         uv_run(loop, UV_RUN_ONCE);
-    assert(count_handles(loop) == 0 && "a handle was not closed");
+    }
 }
 
 /* The agent must survive writing to the terminal from a background process group, the end of the
@@ -465,7 +451,8 @@ static int run_loop(struct plan *plan, const struct guard_agent *split, struct r
     struct ddp_error err;
     run->ops = plan->several ? &multi_ops : &single_ops;
     plan->agent.horovod = &run->horovod.place;
-    plan_ports(plan, run);
+    plan->agent.tf_cluster = plan->says.terms.worker_ports ? &run->cluster.text : NULL;
+    worker_ports_init(&run->ports, plan_worker_ports(plan));
     if (run->ops->prepare(plan, run, &err) != DDP_OK) {
         await_handles(&run->loop);
         return exit_with(&err);

@@ -460,15 +460,10 @@ static int daemon_serve(struct daemon *daemon)
     struct ddpi_server_options *server = &daemon->options.server;
     server->log = &daemon->logfile.log;
     etcd_state_limit(&daemon->options);
-    ddp_status status = ddpi_server_create_unbound(&daemon->loop, server, &daemon->server, &err);
-    if (status != DDP_OK)
+    if (ddpi_server_create_unbound(&daemon->loop, server, &daemon->server, &err) != DDP_OK)
         return ddprund_fail(EXIT_CONFIG, &err);
-    status = open_state(daemon, &err);
-    if (status == DDP_OK)
-        status = listen_everywhere(daemon, &err);
-    if (status == DDP_OK && etcd_state_is(&daemon->options))
-        status = open_etcd(daemon, &err);
-    if (status != DDP_OK) {
+    if (open_state(daemon, &err) != DDP_OK || listen_everywhere(daemon, &err) != DDP_OK ||
+        (etcd_state_is(&daemon->options) && open_etcd(daemon, &err) != DDP_OK)) {
         ddpi_server_close(daemon->server, NULL, NULL);
         uv_run(&daemon->loop, UV_RUN_DEFAULT);
         return ddprund_fail(EXIT_CONFIG, &err);

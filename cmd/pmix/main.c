@@ -127,14 +127,10 @@ static void serve(void)
 {
     struct ddp_error err;
     char address[PMIX_JOB_ADDRESS_SIZE];
-    ddp_status status = pmix_job_register(&server.place, server.nodes, address, &err);
-    if (status == DDP_OK)
-        status = pmix_relay_open(&server.relay, &server.loop, RANKS_FD, address, &err);
-    if (status == DDP_OK)
-        status = pmix_relay_adopt(&server.relay, FIRST_RANK_FD, &err);
-    if (status == DDP_OK)
-        status = pmix_waiting_serve(&server.waiting, &err);
-    if (status != DDP_OK)
+    if (pmix_job_register(&server.place, server.nodes, address, &err) != DDP_OK ||
+        pmix_relay_open(&server.relay, &server.loop, RANKS_FD, address, &err) != DDP_OK ||
+        pmix_relay_adopt(&server.relay, FIRST_RANK_FD, &err) != DDP_OK ||
+        pmix_waiting_serve(&server.waiting, &err) != DDP_OK)
         give_up(&err);
 }
 
@@ -297,12 +293,8 @@ int main(void)
     server.gathering = (struct pmix_gathering){
         .loop = &server.loop, .options = &server.place.store, .node_rank = server.place.node_rank};
     clean_environment();
-    status = pmix_folder_make(server.place.own.nproc, server.place.folder, &err);
-    if (status == DDP_OK)
-        status = start_server(&err);
-    if (status == DDP_OK)
-        status = watch_agent(&err);
-    if (status != DDP_OK)
+    if (pmix_folder_make(server.place.own.nproc, server.place.folder, &err) != DDP_OK ||
+        start_server(&err) != DDP_OK || watch_agent(&err) != DDP_OK)
         give_up(&err);
     pmix_waiting_open(&server.waiting, &server.loop);
     meet_nodes();

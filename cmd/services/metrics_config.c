@@ -20,21 +20,15 @@ static ddp_status parse_listen(const char *text, struct ddpi_endpoint *ret, stru
     int64_t port;
     if (text[strspn(text, "0123456789")] != '\0') {
         ddp_status status = ddpi_parse_endpoint(text, ret, err);
-        return status == DDP_OK && !ret->has_port
-                   ? ddpi_error_set(err, DDP_E_INVALID, "'%s' is neither PORT nor HOST:PORT", text)
-                   : status;
+        if (status != DDP_OK || ret->has_port)
+            return status;
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is neither PORT nor HOST:PORT", text);
     }
     ddp_status status = ddpi_parse_int(text, 0, UINT16_MAX, &port, err);
-    if (status == DDP_OK)
-        *ret =
-            (struct ddpi_endpoint){.host = "127.0.0.1", .port = (uint16_t)port, .has_port = true};
-    return status;
-}
-
-static void put_hex(const uint8_t *bytes, size_t len, char *text)
-{
-    for (size_t i = 0; i < len; i++)
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    if (status != DDP_OK)
+        return status;
+    *ret = (struct ddpi_endpoint){.host = "127.0.0.1", .port = (uint16_t)port, .has_port = true};
+    return DDP_OK;
 }
 
 /* "metrics-token" beside the user's token: who may look may not change the job. */
@@ -57,13 +51,14 @@ static ddp_status take_metrics_token(struct metrics_config *config, const char *
     struct ddpi_credential token;
     char *path = NULL;
     ddp_status status = file != NULL ? DDP_OK : token_path(&path, err);
-    if (status == DDP_OK)
-        status = ddpi_token_obtain(file != NULL ? file : path, &token, err);
+    if (status != DDP_OK)
+        return status;
+    file = file != NULL ? file : path;
+    status = ddpi_token_obtain(file, &token, err);
     if (status == DDP_OK && !token.is_token)
-        status = ddpi_error_set(err, DDP_E_INVALID, "'%s' is the key of a role, not a token",
-                                file != NULL ? file : path);
-    if (status == DDP_OK)
-        put_hex(token.secret, sizeof token.secret, config->token);
+        status = ddpi_error_set(err, DDP_E_INVALID, "'%s' is the key of a role, not a token", file);
+    for (size_t i = 0; status == DDP_OK && i < sizeof token.secret; i++)
+        snprintf(config->token + 2 * i, 3, "%02x", token.secret[i]);
     ddpi_wipe(&token, sizeof token);
     ddpi_free(path);
     return status;
