@@ -409,21 +409,6 @@ static void on_forwarded_signal(uv_signal_t *handle, int sig)
             remote_agent_signal(head->agents[i], sig);
 }
 
-static ddp_status watch_signals(struct head *head, struct ddp_error *err)
-{
-    const struct head_config *config = head->config;
-    ddp_status status = DDP_OK;
-    for (int sig = 1; sig < NSIG && status == DDP_OK; sig++) {
-        uv_signal_cb callback = sigismember(&config->ending_signals, sig) == 1 ? on_ending_signal
-                                : sigismember(&config->forwarded_signals, sig) == 1
-                                    ? on_forwarded_signal
-                                    : NULL;
-        if (callback != NULL)
-            status = sigwatch_add(&head->signals, &head->loop, sig, callback, head, err);
-    }
-    return status;
-}
-
 /* The guard is dead: nobody waits for the result, and nothing else ends the agents. */
 static void on_guard_gone(uv_poll_t *poll, int status, int events)
 {
@@ -477,7 +462,9 @@ static ddp_status open_head(struct head *head, const struct guard_agent *split,
     ddp_status status =
         spawner_open(&head->spawner, &head->loop, ddpi_processors_usable(), on_spawned, head, err);
     if (status == DDP_OK)
-        status = watch_signals(head, err);
+        status = sigwatch_add_sets(&head->signals, &head->loop, &config->ending_signals,
+                                   on_ending_signal, &config->forwarded_signals,
+                                   on_forwarded_signal, head, err);
     if (status == DDP_OK)
         status = open_store(head, err);
     if (status == DDP_OK && config->discovery != NULL)

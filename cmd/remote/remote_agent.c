@@ -175,24 +175,19 @@ static void greet(struct remote_agent *agent)
     agent->hooks->ready(agent->hooks->ctx, agent);
 }
 
-/* Of a long line its end. */
-static void keep_byte(struct remote_agent *agent, char byte)
-{
-    if (agent->hello_len == sizeof agent->hello - 1) {
-        agent->hello_len = sizeof agent->hello / 2;
-        memmove(agent->hello, agent->hello + sizeof agent->hello - 1 - agent->hello_len,
-                agent->hello_len);
-    }
-    agent->hello[agent->hello_len++] = byte;
-}
-
 /* What a login shell of the host prints comes before the hello, and is dropped. */
 static bool find_hello(void *ctx, const char *bytes, size_t len, size_t *ret_before)
 {
     struct remote_agent *agent = ctx;
+    char *line = agent->hello;
+    const size_t most = sizeof agent->hello - 1, kept = sizeof agent->hello / 2;
     for (size_t i = 0; i < len; i++) {
         if (bytes[i] != '\n') {
-            keep_byte(agent, bytes[i]);
+            if (agent->hello_len == most) { /* of a long line its end */
+                memmove(line, line + most - kept, kept);
+                agent->hello_len = kept;
+            }
+            line[agent->hello_len++] = bytes[i];
             continue;
         }
         agent->hello[agent->hello_len] = '\0';

@@ -26,14 +26,6 @@ static void on_child_signal(uv_signal_t *handle, int sig)
 
 /* ---- signals that end the job ---- */
 
-/* Slurm and systemd signal every process of a job, guard and agent included, and the guard forwards
- * its own. A person who repeats a signal takes longer than that. */
-static bool is_same_request(const struct agent *agent)
-{
-    return agent->cause == AGENT_CAUSE_SIGNAL &&
-           ddpi_monotonic_ms() - agent->signal_ms < SAME_SIGNAL_MS;
-}
-
 static void leave_for_signal(struct agent *agent, int sig, enum member_stop how)
 {
     char why[64], name[SIGNAME_MAX];
@@ -115,7 +107,10 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
     };
     struct agent *agent = handle->data;
     int *told = agent->config->told;
-    if (!is_same_request(agent))
+    /* Slurm and systemd signal every process of a job, guard and agent included, and the guard
+     * forwards its own. A person who repeats a signal takes longer than that. */
+    if (agent->cause != AGENT_CAUSE_SIGNAL ||
+        ddpi_monotonic_ms() - agent->signal_ms >= SAME_SIGNAL_MS)
         actions[agent->sm.state](agent, sig);
     if (told != NULL && *told == sig)
         *told = 0; /* the next one may have another sender */
@@ -163,13 +158,9 @@ ddp_status agent_watch_signals(struct agent *agent, struct ddp_error *err)
         sigwatch_add(&agent->signals, agent->loop, SIGCHLD, on_child_signal, agent, err);
     if (status == DDP_OK && config->pty)
         status = sigwatch_add(&agent->signals, agent->loop, SIGWINCH, on_window_change, agent, err);
-    for (int sig = 1; sig < NSIG && status == DDP_OK; sig++) {
-        uv_signal_cb callback = sigismember(&config->ending_signals, sig) == 1 ? on_ending_signal
-                                : sigismember(&config->forwarded_signals, sig) == 1
-                                    ? on_forwarded_signal
-                                    : NULL;
-        if (callback != NULL)
-            status = sigwatch_add(&agent->signals, agent->loop, sig, callback, agent, err);
-    }
-    return status;
+    return status == DDP_OK
+               ? sigwatch_add_sets(&agent->signals, agent->loop, &config->ending_signals,
+                                   on_ending_signal, &config->forwarded_signals,
+                                   on_forwarded_signal, agent, err)
+               : status;
 }

@@ -55,20 +55,6 @@ int agent_stop_signal(const struct agent *agent)
     return agent->signal != 0 ? agent->signal : SIGTERM;
 }
 
-static void enter_stopping(struct agent *agent, uint64_t grace_ms)
-{
-    ddpi_sm_move(&agent->sm, AGENT_STOPPING);
-    ask_workers(agent, agent_stop_signal(agent));
-    uv_timer_start(&agent->timer, on_grace_over, grace_ms, 0);
-    agent->hooks.changed(agent->hooks.ctx);
-}
-
-static void shorten_grace(struct agent *agent, uint64_t grace_ms)
-{
-    if (uv_timer_get_due_in(&agent->timer) > grace_ms)
-        uv_timer_start(&agent->timer, on_grace_over, grace_ms, 0);
-}
-
 void agent_stop(struct agent *agent, enum member_stop how)
 {
     const struct agent_config *config = agent->config;
@@ -80,12 +66,17 @@ void agent_stop(struct agent *agent, enum member_stop how)
     if (agent->sm.state == AGENT_SETTLING && agent->cause == AGENT_CAUSE_NONE)
         ask_helpers(agent);
     agent_set_cause(agent, AGENT_CAUSE_ORDER);
-    if (how == MEMBER_STOP_KILL && ddpi_sm_allowed(&agent->sm, AGENT_SWEEPING))
-        enter_sweeping(agent);
-    else if (how != MEMBER_STOP_KILL && agent_is_up(agent))
-        enter_stopping(agent, grace_ms);
-    else if (how != MEMBER_STOP_KILL && agent->sm.state == AGENT_STOPPING)
-        shorten_grace(agent, grace_ms);
+    if (how == MEMBER_STOP_KILL) {
+        if (ddpi_sm_allowed(&agent->sm, AGENT_SWEEPING))
+            enter_sweeping(agent);
+    } else if (agent_is_up(agent)) {
+        ddpi_sm_move(&agent->sm, AGENT_STOPPING);
+        ask_workers(agent, agent_stop_signal(agent));
+        uv_timer_start(&agent->timer, on_grace_over, grace_ms, 0);
+        agent->hooks.changed(agent->hooks.ctx);
+    } else if (agent->sm.state == AGENT_STOPPING && uv_timer_get_due_in(&agent->timer) > grace_ms) {
+        uv_timer_start(&agent->timer, on_grace_over, grace_ms, 0);
+    }
     agent_advance(agent);
 }
 
@@ -198,16 +189,6 @@ static bool is_no_manager(void *ctx, const struct ddpi_proc_stat *stat)
     return !is_shm_manager(stat);
 }
 
-/* At a good end nobody has asked for what is killed, so it is named. */
-static void say_what_is_killed(struct agent *agent, const struct left_over *left)
-{
-    if (agent->cause == AGENT_CAUSE_NONE && left->count > 0)
-        logmux_say(&agent->mux,
-                   "processes that the workers have left running are killed, %u in all: %s; a "
-                   "worker that needs them must wait for them before it ends",
-                   left->count, left->names);
-}
-
 /* Kill all but managers, whose clients may be among those that are killed. */
 static void on_manager_timer(uv_timer_t *timer)
 {
@@ -226,7 +207,11 @@ static void on_settle_over(uv_timer_t *timer)
     struct agent *agent = timer->data;
     struct left_over left = {.server = agent->pmix.pid};
     reap_signal_below(0, warm_process_pid(&agent->warm), note_left_over, &left);
-    say_what_is_killed(agent, &left);
+    if (agent->cause == AGENT_CAUSE_NONE && left.count > 0) /* nobody has asked for their end */
+        logmux_say(&agent->mux,
+                   "processes that the workers have left running are killed, %u in all: %s; a "
+                   "worker that needs them must wait for them before it ends",
+                   left.count, left.names);
     if (left.managers > 0)
         logmux_note(&agent->mux,
                     "waiting for PyTorch's torch_shm_manager to remove the workers' shared memory, "
@@ -235,14 +220,6 @@ static void on_settle_over(uv_timer_t *timer)
     agent->sweep_deadline_ms = ddpi_monotonic_ms() + MANAGER_LIMIT_MS;
     uv_timer_start(timer, on_manager_timer, MANAGER_AGAIN_MS, MANAGER_AGAIN_MS);
     on_manager_timer(timer);
-}
-
-static bool main_programs_ended(const struct agent *agent)
-{
-    for (uint32_t i = 0; i < agent->config->nproc; i++)
-        if (worker_proc_alive(&agent->workers[i]) && !agent->workers[i].main_ended)
-            return false;
-    return !worker_starter_busy(&agent->starter);
 }
 
 /* At a good end what is left may be work that the workers have started; it has its time. */
@@ -257,7 +234,10 @@ static void enter_settling(struct agent *agent)
 
 static bool settle_when_main_programs_ended(struct agent *agent)
 {
-    if (!main_programs_ended(agent))
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        if (worker_proc_alive(&agent->workers[i]) && !agent->workers[i].main_ended)
+            return false;
+    if (worker_starter_busy(&agent->starter))
         return false;
     enter_settling(agent);
     return true;
@@ -285,13 +265,6 @@ static void on_drain_limit(uv_timer_t *timer)
     abandon_streams(timer->data);
 }
 
-/* After a failure or an order a new generation may start, and needs the memory. */
-static void reclaim_gpus(struct agent *agent)
-{
-    if (agent->cause == AGENT_CAUSE_WORKER || agent->cause == AGENT_CAUSE_ORDER)
-        gpu_watch_reclaim(&agent->gpus, agent->config->gpu_memory_timeout_ms);
-}
-
 static bool drain_when_swept(struct agent *agent)
 {
     bool left = agent_collect_children(agent);
@@ -299,25 +272,21 @@ static bool drain_when_swept(struct agent *agent)
         return false;
     bool all_read = !agent->mux.paused; /* except what has just arrived */
     ddpi_sm_move(&agent->sm, AGENT_DRAINING);
-    reclaim_gpus(agent);
+    /* After a failure or an order a new generation may start, and needs the memory. */
+    if (agent->cause == AGENT_CAUSE_WORKER || agent->cause == AGENT_CAUSE_ORDER)
+        gpu_watch_reclaim(&agent->gpus, agent->config->gpu_memory_timeout_ms);
     logmux_take_rest(&agent->mux);
     uv_timer_start(&agent->timer, on_drain_limit, left && all_read ? 0 : DRAIN_LIMIT_MS, 0);
     return true;
 }
 
-static bool watches_closed(const struct agent *agent)
-{
-    for (uint32_t i = 0; i < agent->config->nproc; i++)
-        if (worker_proc_watched(&agent->workers[i]) && !worker_proc_alive(&agent->workers[i]))
-            return false;
-    return true;
-}
-
 static bool finish_when_drained(struct agent *agent)
 {
-    if (!logmux_streams_ended(&agent->mux) || !watches_closed(agent) ||
-        !gpu_watch_settled(&agent->gpus))
+    if (!logmux_streams_ended(&agent->mux) || !gpu_watch_settled(&agent->gpus))
         return false;
+    for (uint32_t i = 0; i < agent->config->nproc; i++)
+        if (worker_proc_watched(&agent->workers[i]) && !worker_proc_alive(&agent->workers[i]))
+            return false; /* its handle is being closed */
     pmi_end(&agent->pmi);
     (void)DDPI_FAILPOINT("agent.report");
     uv_timer_stop(&agent->timer);

@@ -261,21 +261,16 @@ void outcome_dying(const struct agent *agent, const struct worker_proc *worker,
              agent->config->host);
 }
 
-/* A foreign socket on rank 0's port may be the reason why ranks of other nodes failed. */
-static void report_port(struct agent *agent)
+void outcome_report(struct agent *agent)
 {
     struct ddp_error error;
     bool failed = agent->cause == AGENT_CAUSE_WORKER || agent->cause == AGENT_CAUSE_ORDER;
-    if (failed && worker_starter_check_port(agent->config, &agent->seat, true, &error) != DDP_OK)
-        logmux_say(&agent->mux, "%s", error.msg);
-}
-
-void outcome_report(struct agent *agent)
-{
     report_file_losses(agent);
     if (agent->root != NULL)
         report_worker_failure(agent);
-    report_port(agent);
+    /* A foreign socket on rank 0's port may be the reason why ranks of other nodes failed. */
+    if (failed && worker_starter_check_port(agent->config, &agent->seat, true, &error) != DDP_OK)
+        logmux_say(&agent->mux, "%s", error.msg);
     if (agent->cause == AGENT_CAUSE_START)
         logmux_say(&agent->mux, "%s", agent->starter.error.msg);
     if (agent->cause == AGENT_CAUSE_STUCK)

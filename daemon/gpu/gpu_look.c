@@ -49,16 +49,6 @@ static bool take_snapshot(const struct gpu_look *look, uint32_t gpu, struct snap
 
 /* ---- opening ---- */
 
-/* With a list of MIG instances each worker may get another one, so watch all GPUs. */
-static void choose_watched(struct gpu_look *look)
-{
-    bool split = look->visible_count == 1 && look->gpus[look->visible[0]].split;
-    for (uint32_t i = 0; i < look->count; i++)
-        look->watched[i] = split;
-    for (uint32_t i = 0; i < look->visible_count; i++)
-        look->watched[look->visible[i]] = true;
-}
-
 /* Memory of a process that begins to use the GPU between the two questions of a snapshot seems
  * unlisted, so there are two snapshots. */
 static uint64_t unlisted_memory(const struct gpu_look *look, uint32_t gpu)
@@ -67,12 +57,6 @@ static uint64_t unlisted_memory(const struct gpu_look *look, uint32_t gpu)
     if (!take_snapshot(look, gpu, &first) || !take_snapshot(look, gpu, &second))
         return UINT64_MAX;
     return first.unlisted < second.unlisted ? first.unlisted : second.unlisted;
-}
-
-static void note_unlisted(struct gpu_look *look)
-{
-    for (uint32_t i = 0; i < look->count; i++)
-        look->unlisted[i] = look->watched[i] ? unlisted_memory(look, i) : UINT64_MAX;
 }
 
 ddp_status gpu_look_open(struct gpu_look *look, const char *list, struct ddp_error *err)
@@ -85,26 +69,29 @@ ddp_status gpu_look_open(struct gpu_look *look, const char *list, struct ddp_err
     look->visible_count = gpu_visible(look->gpus, look->count, list, look->visible);
     if (look->visible_count == 0)
         return ddpi_error_set(err, DDP_E_NOT_FOUND, "workers see no GPU");
-    choose_watched(look);
-    note_unlisted(look);
+    /* With a list of MIG instances each worker may get another one, so watch all GPUs. */
+    bool split = look->visible_count == 1 && look->gpus[look->visible[0]].split;
+    for (uint32_t i = 0; i < look->count; i++)
+        look->watched[i] = split;
+    for (uint32_t i = 0; i < look->visible_count; i++)
+        look->watched[look->visible[i]] = true;
+    for (uint32_t i = 0; i < look->count; i++)
+        look->unlisted[i] = look->watched[i] ? unlisted_memory(look, i) : UINT64_MAX;
     return DDP_OK;
 }
 
 /* ---- uses ---- */
 
-static pid_t parent_of(pid_t pid)
-{
-    struct ddpi_proc_stat stat;
-    return ddpi_proc_stat_read(pid, &stat) ? stat.parent : 0;
-}
-
 /* The worker that @pid is or descends from; @count: none. */
 static uint32_t owner_of(pid_t pid, const pid_t *workers, uint32_t count)
 {
-    for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++, pid = parent_of(pid))
+    struct ddpi_proc_stat stat;
+    for (int i = 0; i < ANCESTORS_MAX && pid > 1; i++) {
         for (uint32_t worker = 0; worker < count; worker++)
             if (workers[worker] == pid)
                 return worker;
+        pid = ddpi_proc_stat_read(pid, &stat) ? stat.parent : 0;
+    }
     return count;
 }
 
@@ -114,15 +101,6 @@ static struct gpu_use *find_use(struct gpu_look *look, uint32_t gpu, pid_t pid)
         if (look->uses[i].gpu == gpu && look->uses[i].pid == pid)
             return &look->uses[i];
     return NULL;
-}
-
-static void note_use(struct gpu_look *look, const struct gpu_use *use)
-{
-    struct gpu_use *known = find_use(look, use->gpu, use->pid);
-    if (known == NULL && look->uses_count < GPU_USES_MAX)
-        known = &look->uses[look->uses_count++];
-    if (known != NULL)
-        *known = *use;
 }
 
 void gpu_look_forget(struct gpu_look *look)
@@ -138,26 +116,23 @@ void gpu_look_take(struct gpu_look *look, const pid_t *workers, uint32_t count)
             continue;
         for (unsigned i = 0; i < now.count; i++) {
             pid_t pid = (pid_t)now.processes[i].pid;
-            const struct gpu_use use = {.local_rank = owner_of(pid, workers, count),
+            uint32_t local_rank = owner_of(pid, workers, count);
+            if (local_rank == count)
+                continue;
+            struct gpu_use *use = find_use(look, gpu, pid);
+            if (use == NULL && look->uses_count < GPU_USES_MAX)
+                use = &look->uses[look->uses_count++];
+            if (use != NULL)
+                *use = (struct gpu_use){.local_rank = local_rank,
                                         .gpu = gpu,
                                         .pid = pid,
                                         .bytes = now.processes[i].memory,
                                         .seen_us = ddpi_monotonic_us()};
-            if (use.local_rank < count)
-                note_use(look, &use);
         }
     }
 }
 
 /* ---- is the memory free? ---- */
-
-static bool was_used(const struct gpu_look *look, uint32_t gpu)
-{
-    for (uint32_t i = 0; i < look->uses_count; i++)
-        if (look->uses[i].gpu == gpu)
-            return true;
-    return false;
-}
 
 /* @pid was a worker, or was seen as a descendant of one. */
 static bool is_of_worker(struct gpu_look *look, uint32_t gpu, pid_t pid, const pid_t *workers,
@@ -174,7 +149,12 @@ static bool is_of_worker(struct gpu_look *look, uint32_t gpu, pid_t pid, const p
 static bool has_grown(const struct gpu_look *look, uint32_t gpu, const struct snapshot *now)
 {
     uint64_t before = look->unlisted[gpu];
-    return was_used(look, gpu) && now->unlisted > before && now->unlisted - before > TOLERANCE;
+    if (now->unlisted <= before || now->unlisted - before <= TOLERANCE)
+        return false;
+    for (uint32_t i = 0; i < look->uses_count; i++)
+        if (look->uses[i].gpu == gpu)
+            return true; /* by workers */
+    return false;
 }
 
 static bool gpu_is_free(struct gpu_look *look, uint32_t gpu, const struct snapshot *now,

@@ -29,21 +29,6 @@ static void settle_reclaim(struct gpu_watch *watch)
 }
 
 /* Errors of the program itself are in the failure report. */
-static bool worth_a_line(const struct gpu_fault *fault)
-{
-    enum gpu_fault_blame blame = gpu_fault_meaning(fault).blame;
-    return blame == GPU_FAULT_OF_HARDWARE || blame == GPU_FAULT_OF_DRIVER;
-}
-
-static void say_fault(struct gpu_watch *watch, const struct gpu *gpu, const struct gpu_fault *fault)
-{
-    char label[GPU_LABEL], name[256], line[LINE_MAX_LEN];
-    gpu_label(gpu, label);
-    gpu_fault_name(fault, name, sizeof name);
-    snprintf(line, sizeof line, "%s: %s", label, name);
-    watch->hooks.say(watch->hooks.ctx, line);
-}
-
 static void say_faults(struct gpu_watch *watch)
 {
     struct gpu_board *board = watch->board;
@@ -56,16 +41,15 @@ static void say_faults(struct gpu_watch *watch)
             fresh[count++] = board->faults[i];
         }
     pthread_mutex_unlock(&board->lock);
-    for (uint32_t i = 0; i < count; i++)
-        if (worth_a_line(&fresh[i]))
-            say_fault(watch, &board->gpus[fresh[i].gpu], &fresh[i]);
-}
-
-static void say_lines(struct gpu_watch *watch, char *text)
-{
-    for (char *end; (end = strchr(text, '\n')) != NULL; text = end + 1) {
-        *end = '\0';
-        watch->hooks.say(watch->hooks.ctx, text);
+    for (uint32_t i = 0; i < count; i++) {
+        char label[GPU_LABEL], name[256], line[LINE_MAX_LEN];
+        enum gpu_fault_blame blame = gpu_fault_meaning(&fresh[i]).blame;
+        if (blame != GPU_FAULT_OF_HARDWARE && blame != GPU_FAULT_OF_DRIVER)
+            continue;
+        gpu_label(&board->gpus[fresh[i].gpu], label);
+        gpu_fault_name(&fresh[i], name, sizeof name);
+        snprintf(line, sizeof line, "%s: %s", label, name);
+        watch->hooks.say(watch->hooks.ctx, line);
     }
 }
 
@@ -82,7 +66,10 @@ static void take_answer(struct gpu_watch *watch)
     watch->unresponsive = false;
     if (!watch->settling)
         return;
-    say_lines(watch, still_held);
+    for (char *line = still_held, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        *end = '\0';
+        watch->hooks.say(watch->hooks.ctx, line);
+    }
     settle_reclaim(watch);
 }
 

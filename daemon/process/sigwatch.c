@@ -28,6 +28,19 @@ ddp_status sigwatch_add(struct sigwatch *watch, uv_loop_t *loop, int sig, uv_sig
                           : ddpi_error_sys(err, -uv_status, "cannot handle signal %d", sig);
 }
 
+ddp_status sigwatch_add_sets(struct sigwatch *watch, uv_loop_t *loop, const sigset_t *ending,
+                             uv_signal_cb on_ending, const sigset_t *forwarded,
+                             uv_signal_cb on_forwarded, void *data, struct ddp_error *err)
+{
+    ddp_status status = DDP_OK;
+    for (int sig = 1; sig < NSIG && status == DDP_OK; sig++)
+        if (sigismember(ending, sig) == 1)
+            status = sigwatch_add(watch, loop, sig, on_ending, data, err);
+        else if (sigismember(forwarded, sig) == 1)
+            status = sigwatch_add(watch, loop, sig, on_forwarded, data, err);
+    return status;
+}
+
 void sigwatch_close(struct sigwatch *watch)
 {
     for (int sig = 0; sig < NSIG; sig++)

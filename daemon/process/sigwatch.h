@@ -20,6 +20,12 @@ struct sigwatch {
 DDP_MUST_CHECK ddp_status sigwatch_add(struct sigwatch *watch, uv_loop_t *loop, int sig,
                                        uv_signal_cb callback, void *data, struct ddp_error *err);
 
+/* The same for each signal of two sets; one in both is an ending one. */
+DDP_MUST_CHECK ddp_status sigwatch_add_sets(struct sigwatch *watch, uv_loop_t *loop,
+                                            const sigset_t *ending, uv_signal_cb on_ending,
+                                            const sigset_t *forwarded, uv_signal_cb on_forwarded,
+                                            void *data, struct ddp_error *err);
+
 /* The handles close while the loop turns. */
 void sigwatch_close(struct sigwatch *watch);
 

@@ -80,15 +80,6 @@ static ddp_status connect_stream(const struct worker_starter *starter, struct wo
     return status;
 }
 
-static ddp_status connect_outputs(const struct worker_starter *starter, struct worker_proc *worker,
-                                  int stdio[3], struct ddp_error *err)
-{
-    ddp_status status = DDP_OK;
-    for (int i = 0; i < 2 && status == DDP_OK; i++)
-        status = connect_stream(starter, worker, i, &stdio[i + 1], err);
-    return status;
-}
-
 static ddp_status make_prefix(const struct worker_starter *starter, struct worker_proc *worker,
                               struct ddp_error *err)
 {
@@ -171,8 +162,8 @@ static ddp_status prepare_start(struct worker_starter *starter, struct worker_st
                                       &worker->error_file, err);
     if (status == DDP_OK)
         status = make_prefix(starter, worker, err);
-    if (status == DDP_OK)
-        status = connect_outputs(starter, worker, start->stdio, err);
+    for (int i = 0; i < 2 && status == DDP_OK; i++)
+        status = connect_stream(starter, worker, i, &start->stdio[i + 1], err);
     if (status == DDP_OK)
         status = make_argv(starter->config, worker->local_rank, &start->argv, err);
     start->flight_fd = flight_memory_make(&starter->flight, worker->local_rank);
