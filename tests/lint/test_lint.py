@@ -7,6 +7,7 @@ from halves, so that this file does not contain them.
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -63,6 +64,19 @@ class LintTest(unittest.TestCase):
         self.write('base/good.c', 'int f(void);')
         self.write('base/bad.c', 'int f(void);', 'int  g( void );')
         self.expect('format', 'base/bad.c:2')
+
+    def test_sizes_are_listed_and_do_not_fail(self):
+        if shutil.which('ctags') is None:
+            self.skipTest('ctags is not installed')
+        crumb = ['int f{}(void)', '{{', '    return {};', '}}', '']
+        self.write('base/crumbs.c', *(line.format(i, i) for i in range(3) for line in crumb))
+        self.write('base/long.c', 'int g(void)', '{', *['    h();'] * 60, '    return 0;', '}')
+        done = subprocess.run([sys.executable, LINT, '--root', self.root, '--sizes', 'banned'], capture_output=True,
+                              text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, r'(?m)^base/crumbs\.c:1: the median of its 3 functions is 4 lines$')
+        self.assertRegex(done.stdout, r'(?m)^base/long\.c:1: g\(\) has 64 lines$')
+        self.assertNotRegex(done.stdout, r'(?m)^base/long\.c:1: the median')
 
     def test_banned_everywhere(self):
         self.write('cmd/bad.c', '/* strcpy(a, b) in a comment */',
