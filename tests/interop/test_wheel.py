@@ -37,6 +37,7 @@ ARRAYS = '''
 import os, sys
 from datetime import timedelta
 import numpy, torch
+import torch.distributed as dist
 import ddprun
 with ddprun.Communicator() as comm:
     matrix = numpy.full((3, 4), comm.rank, dtype='float32')
@@ -57,6 +58,12 @@ with ddprun.Communicator() as comm:
         except ddprun.Invalid as error:
             refused.append(str(error))
     print('arrays', matrix.sum(), halves[0], flags[0], tensor.sum().item(), narrow[4].item(), len(refused), refused, flush=True)
+store = dist.FileStore(os.environ['MEETING'], int(os.environ['WORLD_SIZE']))
+store.set_timeout(timedelta(seconds=60))
+with ddprun.Communicator(store=store) as comm:
+    number = bytearray([comm.rank])
+    comm.all_reduce(number)
+    print('met', number[0], flush=True)
 '''
 BACK_END = '''
 import torch, torch.distributed as dist
@@ -67,18 +74,6 @@ loaded = {line.split()[-1] for line in open('/proc/self/maps') if 'libddpcomm' i
 form = type(dist.group.WORLD._get_backend(torch.device('cpu'))).__name__
 print('form', form, tensor[0].item(), len(loaded), 'library', flush=True)
 dist.destroy_process_group()
-'''
-BY_TORCHS_STORE = '''
-import os
-from datetime import timedelta
-import torch.distributed as dist
-import ddprun
-store = dist.FileStore(os.environ['MEETING'], int(os.environ['WORLD_SIZE']))
-store.set_timeout(timedelta(seconds=60))
-with ddprun.Communicator(store=store) as comm:
-    number = bytearray([comm.rank])
-    comm.all_reduce(number)
-    print('met', number[0], flush=True)
 '''
 
 
@@ -126,6 +121,12 @@ class Wheel(DdprunCase):
         self.assert_succeeded(job)
         return job.out
 
+    def need(self, *packages):
+        """Without importing them, which takes seconds."""
+        find = f'from importlib.util import find_spec; raise SystemExit(not all(map(find_spec, {packages})))'
+        if run(self.bin / 'python', '-c', find).returncode != 0:
+            self.skipTest("PyTorch is missing; 'scripts/setup interop' installs it")
+
     def test_name_and_contents(self):
         self.assertRegex(self.wheel.name, r'^ddprun-[\d.]+-py3-none-linux_\w+\.whl$')
         for path in ('man/man1/ddprun.1', 'man/man8/ddprund.8', 'bash-completion/completions/ddpctl'):
@@ -163,8 +164,7 @@ class Wheel(DdprunCase):
 
     def test_the_compiled_back_end(self):
         """By what is in the wheel alone. It goes with the package, and one of another version is not used."""
-        if run(self.bin / 'python', '-c', 'import torch').returncode != 0:
-            self.skipTest("PyTorch is missing; 'scripts/setup interop' installs it")
+        self.need('torch')
         build = [self.bin / 'python', '-m', 'ddprun.torch.build']
         env = self.env | {'PKG_CONFIG': '/nowhere', 'PKG_CONFIG_PATH': '/nowhere'}
         self.assertIn('usage: ', run(*build, '--help', env=env).stdout)
@@ -190,11 +190,10 @@ class Wheel(DdprunCase):
         self.assertEqual(self.run_ranks(4, WORKER).count('sum 6.0 True'), 4)
 
     def test_arrays_of_others(self):
-        if run(self.bin / 'python', '-c', 'import torch, numpy').returncode != 0:
-            self.skipTest("PyTorch is missing; 'scripts/setup interop' installs it")
-        out = self.run_ranks(2, ARRAYS)
+        self.need('torch', 'numpy')
+        out = self.run_ranks(2, ARRAYS, MEETING=self.folder / 'meeting')
         self.assertEqual(out.count('arrays 12.0 1.0 True 4 1.0 7 '), 2, out)
-        self.assertEqual(self.run_ranks(2, BY_TORCHS_STORE, MEETING=self.folder / 'meeting').count('met 1'), 2)
+        self.assertEqual(out.count('met 1'), 2, out)
 
 
 if __name__ == '__main__':
