@@ -2,6 +2,11 @@
  * single_node.h - the rounds of a job of one node: the machine that a store's server runs for many
  * nodes (rounds.h), with its one member in the same process. The store shows what a job of many
  * nodes has there (round_keys.h), so that users see both alike.
+ *
+ * There are two paths to the machine, as a start of one node must be fast. Over a loopback
+ * connection to its own server, as a node of many has it, two times /bin/true take 8.6 to 9.7 ms;
+ * this way they take 6.6 to 7.6 (lower quartile and median of 40 starts in turn with each other).
+ * What decides, the machine and the member, is the same code in both.
  */
 #ifndef CMD_SINGLE_NODE_H
 #define CMD_SINGLE_NODE_H
