@@ -4,11 +4,8 @@
  */
 #include "arena_op.h"
 
-#include "arena_method.h"
 #include "copy_way.h"
 #include "slots.h"
-
-#include <sched.h>
 
 enum {
     SPREAD_EVERY = 16, /* small operations: how often one looks where the ranks are */
@@ -99,31 +96,6 @@ void ddpi_arena_begin_again(struct ddpi_arena_op *op, struct ddpi_task *task)
 
 /* ---- rounds ---- */
 
-void ddpi_arena_op_enter_round(struct ddpi_arena_op *op)
-{
-    op->round = ddpi_arena_next_round(op->arena);
-    if (!op->checked)
-        ddpi_arena_set_call(op->arena, op->round, &op->task->call);
-}
-
-enum ddpi_arena_step ddpi_arena_op_arrive(struct ddpi_arena_op *op)
-{
-    ddpi_arena_arrive(op->arena, op->round);
-    return DDPI_STEP_ARRIVED;
-}
-
-/* Where ranks outnumber the processors, the last one to arrive would do the work. As it has then
- * had more time than the others, the kernel lets those run first, and it is the last one again. So
- * others may run before it looks for work. Measured only below the sizes that go in chunks. */
-enum ddpi_arena_step ddpi_arena_op_arrive_for_work(struct ddpi_arena_op *op)
-{
-    enum ddpi_arena_step step = ddpi_arena_op_arrive(op);
-    if (ddpi_arena_is_crowded(op->arena) && ddpi_arena_op_has_one_result(op) &&
-        !ddpi_chunks_are_chosen(op))
-        sched_yield();
-    return step;
-}
-
 /* All have arrived. In the first round their calls are compared. If some show registered buffers
  * then, and this rank does not, all begin again without. false: op->odd has called something
  * else. */
@@ -196,15 +168,15 @@ static enum ddpi_arena_result take_step(struct ddpi_arena_op *op, bool *ret_turn
     ddpi_way_start_clock(op);
     enum ddpi_arena_step step = op->method->steps[op->step](op, err);
     ddpi_way_stop_clock(op);
-    *ret_turn = step == DDPI_STEP_ARRIVED || step == DDPI_STEP_AGAIN;
+    *ret_turn = step == DDPI_STEP_AWAIT_ALL || step == DDPI_STEP_AGAIN;
     switch (step) {
     case DDPI_STEP_NEXT:
         follow(op, DDPI_ARENA_GOES_ON);
         break;
-    case DDPI_STEP_ARRIVED:
+    case DDPI_STEP_AWAIT_ALL:
         follow(op, DDPI_ARENA_ARRIVE);
         break;
-    case DDPI_STEP_SHARED:
+    case DDPI_STEP_AWAIT_SHARES:
         follow(op, DDPI_ARENA_WORK);
         break;
     case DDPI_STEP_AGAIN:

@@ -3,7 +3,6 @@
  */
 #include "copy_way.h"
 
-#include "arena_method.h"
 #include "clock.h"
 #include "reduce.h"
 #include "stream_copy.h"

@@ -5,7 +5,7 @@
 #ifndef DDPI_COPY_WAY_H
 #define DDPI_COPY_WAY_H
 
-#include "arena_op.h"
+#include "arena_method.h"
 
 /* All ranks know op->longest. */
 void ddpi_way_choose(struct ddpi_arena_op *op);

@@ -379,7 +379,7 @@ static enum ddpi_arena_step work(struct ddpi_arena_op *op, struct ddp_error *err
     }
     ddpi_way_withdraw(op);
     do_shares(op);
-    return DDPI_STEP_SHARED;
+    return DDPI_STEP_AWAIT_SHARES;
 }
 
 static enum ddpi_arena_step end(struct ddpi_arena_op *op, struct ddp_error *err)

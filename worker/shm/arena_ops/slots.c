@@ -3,7 +3,6 @@
  */
 #include "slots.h"
 
-#include "arena_method.h"
 #include "copy_way.h"
 #include "reduce.h"
 #include "reduce_any.h"

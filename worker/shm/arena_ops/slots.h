@@ -7,7 +7,7 @@
 #ifndef DDPI_SLOTS_H
 #define DDPI_SLOTS_H
 
-#include "arena_op.h"
+#include "arena_method.h"
 
 /* The smallest slots that have room for everything at once, or large ones. */
 enum ddpi_slot_kind ddpi_slots_kind(const struct ddpi_arena_op *op);

@@ -42,7 +42,7 @@ static enum ddpi_arena_step reduce_shares(struct ddpi_arena_op *op, struct ddp_e
         ddpi_arena_finish(op->arena, op->round, op->work, count, share);
     }
     ddpi_arena_set_busy(op->arena, 0);
-    return DDPI_STEP_SHARED;
+    return DDPI_STEP_AWAIT_SHARES;
 }
 
 static enum ddpi_arena_step copy_out(struct ddpi_arena_op *op, struct ddp_error *err)
