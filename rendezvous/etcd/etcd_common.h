@@ -1,14 +1,17 @@
 /*
- * etcd_common.h - what the parts of a store in etcd share: the client, the names of the keys, and
- * how trouble with etcd is told. Below the parts, which do not know each other: the lease, the
- * election and the contents each own their state, and report to the store (etcd_store.c).
+ * etcd_common.h - what the parts of a store in etcd share: the client, the names of the keys, what
+ * the leader's key says, and how trouble with etcd is told. Below the parts, which do not know each
+ * other: the lease, the election and the contents each own their state, and report to the store
+ * (etcd_store.c).
  */
 #ifndef DDPI_ETCD_COMMON_H
 #define DDPI_ETCD_COMMON_H
 
 #include "etcd_client.h"
+#include "etcd_codec.h"
+#include "etcd_options.h"
+#include "etcd_place.h"
 #include "etcd_record.h"
-#include "etcd_store.h"
 
 #include <string.h>
 
@@ -63,5 +66,28 @@ ddp_status ddpi_etcd_judge(const struct ddpi_etcd_outcome *outcome, struct ddp_e
 /* Log that etcd does not answer, at most every ten seconds; and that it answers again. */
 void ddpi_etcd_complain(struct ddpi_etcd_common *common, const struct ddp_error *why);
 void ddpi_etcd_is_back(struct ddpi_etcd_common *common);
+
+/* ---- the leader's key ---- */
+
+enum { ETCD_ENDPOINT_MAX = 300, ETCD_PROCESS_CHARS = 33 };
+
+/* What the leader's key says. */
+struct ddpi_etcd_leader {
+    bool exists;
+    uint64_t mod_revision;
+    uint64_t lease;
+    char endpoint[ETCD_ENDPOINT_MAX];
+    char process[ETCD_PROCESS_CHARS]; /* a random number of the process, in hexadecimal digits */
+    /* Where it runs (etcd_place.h), by which a process knows that another one with its address must
+     * be dead; "": not known. */
+    char place[DDPI_ETCD_PLACE_CHARS];
+};
+
+/* The answer to a range that is the leader's key. */
+ddp_status ddpi_etcd_read_leader(const json_t *range, struct ddpi_etcd_leader *ret,
+                                 struct ddp_error *err);
+
+/* The value of the key, of a store with this @number. From jansson: free() it; NULL: no memory. */
+char *ddpi_etcd_write_leader(const struct ddpi_etcd_leader *self, uint64_t number);
 
 #endif

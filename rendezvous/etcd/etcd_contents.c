@@ -14,7 +14,6 @@
  */
 #include "etcd_contents.h"
 #include "error.h"
-#include "etcd_leader.h"
 #include "token_file.h"
 
 enum {

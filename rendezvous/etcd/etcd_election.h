@@ -14,7 +14,6 @@
 #define DDPI_ETCD_ELECTION_H
 
 #include "etcd_common.h"
-#include "etcd_leader.h"
 #include "etcd_pulse.h"
 
 struct ddpi_etcd_election {

@@ -13,9 +13,7 @@
 #ifndef DDPI_ETCD_STORE_H
 #define DDPI_ETCD_STORE_H
 
-#include "etcd_address.h"
-#include "log.h"
-#include "sink.h"
+#include "etcd_options.h"
 #include "sm.h"
 
 #include <uv.h>
@@ -32,32 +30,6 @@
 DDPI_SM_DECLARE(ddpi_etcd_store, ETCD_STORE_STATES);
 
 struct ddpi_etcd_store;
-
-/* Texts are copied, unless said otherwise. */
-struct ddpi_etcd_store_options {
-    const struct ddpi_etcd_address *address; /* lives as long as the store, as the next three do */
-    const char *ca_file;                     /* of TLS; NULL: the system's */
-    const char *cert_file;
-    const char *key_file;
-    const char *user; /* of etcd; NULL: none */
-    const char *password;
-    const char *endpoint; /* at which clients reach this process */
-    uint32_t lease_ms;    /* rounded up to seconds; etcd may make it longer */
-    const struct ddpi_log *log;
-
-    void *ctx;
-    /* Another process leads; @leader: its endpoint, "": none at the moment. @number: of the store;
-     * 0: not known. */
-    void (*stands_by)(void *ctx, const char *leader, uint64_t number);
-    /* This process has won: take all contents, in the order of ddpi_kv_restore(), ... */
-    ddp_status (*restore)(void *ctx, const struct ddpi_mutation *mutation, struct ddp_error *err);
-    /* ... then the mark, and serve. The sink is valid until the store is closed. */
-    void (*leads)(void *ctx, const struct ddpi_mark *mark, const struct ddpi_sink *sink);
-    /* It is over, once: DDP_E_CLOSED: another process leads or may lead now, so serve nobody from
-     * now on, and start anew; else the contents cannot be used, and a person must act. A failed
-     * commit is reported by the sink instead. */
-    void (*over)(void *ctx, const struct ddp_error *why);
-};
 
 /* Loads libcurl, and begins; never waits for etcd. */
 ddp_status ddpi_etcd_store_open(uv_loop_t *loop, const struct ddpi_etcd_store_options *options,
