@@ -190,7 +190,8 @@ static ddp_status parse_store_words(int argc, char **argv, struct ddpctl_store_o
         return status;
     status =
         options_parse(&ddpctl_store_table, argc - at, argv + at, no_envp, options, &after, err);
-    *ret_first = at + after;
+    if (status == DDP_OK)
+        *ret_first = at + after;
     return status;
 }
 

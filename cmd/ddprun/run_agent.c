@@ -398,8 +398,9 @@ static void await_handles(uv_loop_t *loop)
     for (;;) {
         unsigned count = 0;
         uv_walk(loop, count_handle, &count);
-        assert((count == 0 || uv_loop_alive(loop)) && "a handle was not closed");
-        if (count == 0)
+        bool is_alive = uv_loop_alive(loop) != 0;
+        assert((count == 0 || is_alive) && "a handle was not closed");
+        if (count == 0 || !is_alive)
             return;
         uv_run(loop, UV_RUN_ONCE);
     }
