@@ -278,6 +278,8 @@ void ddpi_etcd_election_check(struct ddpi_etcd_election *election, uint32_t tota
 {
     struct ddpi_etcd_call *call = &election->check;
     const struct ddpi_etcd_range range = {.key = ddpi_etcd_text(election->common->leader_key)};
+    if (ddpi_etcd_call_is_busy(call))
+        return;
     ddpi_etcd_fresh_call(call, "/v3/kv/range", on_checked, election);
     call->total_ms = total_ms;
     if (ddpi_etcd_put_range(&call->body, &range)) {

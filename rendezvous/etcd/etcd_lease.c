@@ -149,6 +149,7 @@ void ddpi_etcd_lease_forget(struct ddpi_etcd_lease *lease)
     lease->id = 0;
     uv_timer_stop(&lease->beat);
     uv_timer_stop(&lease->lapse);
+    ddpi_etcd_end_call(lease->common, &lease->keep); /* its answer is not for the next lease */
 }
 
 static void on_revoked(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
@@ -206,7 +207,6 @@ void ddpi_etcd_lease_close(struct ddpi_etcd_lease *lease)
     uint64_t id = lease->id;
     ddpi_etcd_lease_forget(lease);
     ddpi_etcd_end_call(lease->common, &lease->grant);
-    ddpi_etcd_end_call(lease->common, &lease->keep);
     ddpi_etcd_end_call(lease->common, &lease->revoke);
     ddpi_etcd_lease_revoke(lease, id);
     if (ddpi_etcd_call_is_busy(&lease->revoke))

@@ -187,6 +187,8 @@ static void on_event(struct ddpi_etcd_common *common, enum ddpi_etcd_event event
 {
     struct ddpi_etcd_store *store = ddpi_container_of(common, struct ddpi_etcd_store, common);
     bool campaigns = store->sm.state == ETCD_CAMPAIGNING;
+    if (store->sm.state == ETCD_OVER && event != ETCD_CLOSED)
+        return; /* the owner has been told */
     switch (event) {
     case ETCD_VACANT:
         if (store->sm.state == ETCD_FOLLOWING) {
