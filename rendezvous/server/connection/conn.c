@@ -315,9 +315,11 @@ static void serve(struct ddpi_conn *conn)
 static void resume(struct ddpi_conn *conn, enum ddpi_conn_stop why)
 {
     conn->stopped &= ~(unsigned)why;
-    if (conn->stopped != 0 || !ddpi_conn_serving(conn))
+    if (!ddpi_conn_serving(conn))
         return;
     update_deadline(conn, false); /* a pause that follows at once has its own deadline */
+    if (conn->stopped != 0)
+        return;
     serve(conn);
     int uv_err =
         conn->stopped == 0 && ddpi_conn_serving(conn) ? ddpi_stream_read(&conn->stream) : 0;
