@@ -313,6 +313,10 @@ START_TEST(attempts_end_and_become_rare)
     }
     jitter = 0;
     ddpi_client_connected(&client, &nobody_in_particular, now_ms);
+    struct ddp_error why; /* the attempt has just begun: the one before tells more */
+    ddpi_client_why(&client, &why);
+    ck_assert_str_eq(why.msg, client.why.msg);
+    ck_assert_ptr_null(strstr(why.msg, "does not answer"));
     ddpi_client_tick(&client, client.at_ms);
     ck_assert_ptr_nonnull(strstr(client.why.msg, "does not answer"));
     greet(1);

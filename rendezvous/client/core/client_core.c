@@ -285,15 +285,21 @@ bool ddpi_client_met(const struct ddpi_client *client, uint64_t *ret_number)
     return true;
 }
 
+static void say_silent(struct ddp_error *err)
+{
+    ddpi_error_set(err, DDP_E_UNREACHABLE,
+                   "a program there accepts connections but does not answer");
+}
+
+/* How the last attempt has ended tells more than one that has just begun. */
 void ddpi_client_why(const struct ddpi_client *client, struct ddp_error *err)
 {
-    if (client->sm.state == CLIENT_GREETING)
-        ddpi_error_set(err, DDP_E_UNREACHABLE,
-                       "a program there accepts connections but does not answer");
-    else if (client->why.status == DDP_OK)
-        ddpi_error_set(err, DDP_E_UNREACHABLE, "there is no connection yet");
-    else
+    if (client->why.status != DDP_OK)
         ddpi_error_set(err, client->why.status, "%s", client->why.msg);
+    else if (client->sm.state == CLIENT_GREETING)
+        say_silent(err);
+    else
+        ddpi_error_set(err, DDP_E_UNREACHABLE, "there is no connection yet");
 }
 
 /* ---- input ---- */
@@ -491,7 +497,7 @@ void ddpi_client_tick(struct ddpi_client *client, uint64_t now_ms)
     } else if (is_connecting(client) && now_ms >= client->at_ms) {
         struct ddp_error err;
         if (client->sm.state == CLIENT_GREETING)
-            ddpi_client_why(client, &err);
+            say_silent(&err);
         else
             ddpi_error_set(&err, DDP_E_UNREACHABLE, "no connection within %u ms",
                            attempt_ms(client));
