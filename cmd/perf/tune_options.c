@@ -13,18 +13,15 @@ extern char **environ;
 
 #define FIELD(member) offsetof(struct tune_options, member)
 
-#define MOST_BYTES (INT64_C(1) << 40)
-
-static const char sizes[] = "Sizes (bytes, or with a unit: K, M or G)";
 static const char ranks[] = "Ranks";
 static const char output[] = "Output";
 
 static const struct option table[] = {
-    {"minbytes", 'b', "SIZE", NULL, "8", sizes, "smallest size", coll_option_size, FIELD(begin), 0,
-     MOST_BYTES},
-    {"maxbytes", 'e', "SIZE", NULL, "64M", sizes, "largest size", coll_option_size, FIELD(end), 0,
-     MOST_BYTES},
-    {"stepfactor", 'f', "N", NULL, "4", sizes, "multiply the size by N each time", option_u32,
+    {"minbytes", 'b', "SIZE", NULL, "8", COLL_SIZES, "smallest size", coll_option_size,
+     FIELD(begin), 0, COLL_MOST_BYTES},
+    {"maxbytes", 'e', "SIZE", NULL, "64M", COLL_SIZES, "largest size", coll_option_size, FIELD(end),
+     0, COLL_MOST_BYTES},
+    {"stepfactor", 'f', "N", NULL, "4", COLL_SIZES, "multiply the size by N each time", option_u32,
      FIELD(factor), 2, 1024},
     {"nproc", 0, "N", NULL, NULL, ranks, "start N processes with ddprun, for each algorithm",
      option_u32, FIELD(nproc), 2, TUNE_RANKS},

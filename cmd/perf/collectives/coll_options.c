@@ -68,22 +68,12 @@ static ddp_status option_op(const struct option *option, const char *text, void 
 
 #define FIELD(member) offsetof(struct coll_options, member)
 
-#define MOST_BYTES (INT64_C(1) << 40)
-
-static const char sizes[] = "Sizes (bytes, or with a unit: K, M or G)";
 static const char calls[] = "Calls";
 static const char ranks[] = "Ranks";
 static const char output[] = "Output";
 
 static const struct option table[] = {
-    {"minbytes", 'b', "SIZE", NULL, "32M", sizes, "smallest size", coll_option_size, FIELD(begin),
-     0, MOST_BYTES},
-    {"maxbytes", 'e', "SIZE", NULL, "32M", sizes, "largest size", coll_option_size, FIELD(end), 0,
-     MOST_BYTES},
-    {"stepfactor", 'f', "N", NULL, NULL, sizes, "multiply the size by N each time", option_u32,
-     FIELD(factor), 2, 1024},
-    {"stepbytes", 'i', "SIZE", NULL, "1M", sizes, "or add this much each time", coll_option_size,
-     FIELD(step), 1, MOST_BYTES},
+    COLL_SIZE_OPTIONS(FIELD),
     {"iters", 'n', "N", NULL, "20", calls, "time N calls of each size", option_u32, FIELD(iters), 1,
      1000000},
     {"warmup-iters", 'w', "N", NULL, "1", calls, "make N calls before those", option_u32,

@@ -9,22 +9,12 @@ extern char **environ;
 
 #define FIELD(member) offsetof(struct turns_options, member)
 
-#define MOST_BYTES (INT64_C(1) << 40)
-
-static const char sizes[] = "Sizes (bytes, or with a unit: K, M or G)";
 static const char ranks[] = "Ranks";
 static const char peers[] = "Peers";
 static const char output[] = "Output";
 
 static const struct option table[] = {
-    {"minbytes", 'b', "SIZE", NULL, "32M", sizes, "smallest size", coll_option_size, FIELD(begin),
-     0, MOST_BYTES},
-    {"maxbytes", 'e', "SIZE", NULL, "32M", sizes, "largest size", coll_option_size, FIELD(end), 0,
-     MOST_BYTES},
-    {"stepfactor", 'f', "N", NULL, NULL, sizes, "multiply the size by N each time", option_u32,
-     FIELD(factor), 2, 1024},
-    {"stepbytes", 'i', "SIZE", NULL, "1M", sizes, "or add this much each time", coll_option_size,
-     FIELD(step), 1, MOST_BYTES},
+    COLL_SIZE_OPTIONS(FIELD),
     {"nproc", 0, "N", NULL, NULL, ranks, "start N processes for each contender", option_u32,
      FIELD(nproc), 2, 4096},
     {"alloc", 0, NULL, NULL, NULL, ranks, "take the buffers of libddpcomm from ddp_alloc()",
