@@ -1,7 +1,8 @@
 /*
  * test_registered_op.c - operations on buffers that all ranks see: the same bits as through the
- * slots of an arena, for every type, reduction and number of ranks; what ranks show that is not
- * true; and whom an operation waits for. All ranks are in this thread, as nothing here blocks.
+ * slots of an arena, for every type, reduction and number of ranks. Ranks may show what is not
+ * true. An operation can say which ranks it waits for. All ranks are in one thread, since no
+ * function here blocks.
  */
 #include "arena_method.h"
 #include "arena_world.h"

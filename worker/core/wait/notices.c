@@ -61,7 +61,7 @@ ddp_status ddpi_notices_read(struct ddp_comm *comm, struct ddpi_edge *edge,
             edge->left = true;
             break;
         case DDPI_NOTICE_ASK:
-            /* Whoever reads notices is in an operation, so the answer is always yes. */
+            /* A rank reads notices only within an operation: the answer is always yes. */
             ddpi_memo_fill(&memo, DDPI_NOTICE_WAITING, DDP_OK, "");
             ddpi_control_send(&edge->control, &memo);
             for (unsigned i = 0; i < needs->count; i++)

@@ -1,6 +1,6 @@
 /*
  * notices.h - what peers say on their control sockets: that they have failed, or left, or wait as
- * well. Reading ends nothing by itself but the communicator, if a peer reports a failure.
+ * well. If a peer reports a failure, the communicator fails; nothing else follows from reading.
  */
 #ifndef DDPI_NOTICES_H
 #define DDPI_NOTICES_H

@@ -140,9 +140,9 @@ static void settle(struct ddp_comm *comm, struct ddpi_run *run, ddp_status statu
     queue->thread_runs -= run->algorithm->execute != NULL;
 }
 
-/* A stream goes on in end(), and whoever has waited for the stream must find the run settled. After
- * this the run may be gone. Returns whether the lock is still held: @keeps_lock, and there is
- * nobody to tell. */
+/* end() lets a stream go on, and a thread that has waited for the stream must find the run settled:
+ * such a run is settled before end(). Afterwards the run may be freed. Returns whether the lock is
+ * still held: only if @keeps_lock, and nobody has to be told. */
 static bool run_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status, bool keeps_lock)
 {
     struct ddpi_run_queue *queue = &comm->runs;
