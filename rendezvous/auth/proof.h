@@ -28,11 +28,13 @@ enum {
     DDPI_JOB_MAX = 64,
 };
 
-/* X(symbol, number on the wire, name), from most to least privileged. */
-#define DDPI_ROLES(X)      \
-    X(AGENT, 0, "agent")   \
-    X(WORKER, 1, "worker") \
-    X(OBSERVER, 2, "observer")
+/* X(symbol, number on the wire, name), from most to least privileged. A keeper (ddprund --cluster)
+ * may only ask how another one is. */
+#define DDPI_ROLES(X)          \
+    X(AGENT, 0, "agent")       \
+    X(WORKER, 1, "worker")     \
+    X(OBSERVER, 2, "observer") \
+    X(KEEPER, 3, "keeper")
 
 enum ddpi_role {
 #define DDPI_ROLE(symbol, number, name) DDPI_ROLE_##symbol = number,

@@ -21,6 +21,10 @@ bool ddpi_store_uv_met(const ddp_store_uv *store, uint64_t *ret_number);
 ddp_store_uv *ddpi_round_store(const ddp_round *round);
 bool ddpi_round_met(const ddp_round *round, uint64_t *ret_number);
 
+/* A keeper (cmd/keeper), which proves the token; and its only operation: -> value. */
+#define DDPI_STORE_KEEPER           ((enum ddp_store_role)3)
+#define DDPI_STORE_OP_KEEPER_STATUS ((enum ddp_store_op)(DDP_STORE_OP_FENCE + 1))
+
 /* Why the store refuses the connection; DDP_OK: it does not, or has not said so. */
 ddp_status ddpi_store_uv_refusal(const ddp_store_uv *store);
 ddp_status ddpi_round_refusal(const ddp_round *round);

@@ -435,6 +435,7 @@ void ddpi_kv_serve(struct ddpi_kv *kv, struct kv_call *call)
         [DDPI_OP_LIST] = ddpi_kv_list_or_count,
         [DDPI_OP_BARRIER] = ddpi_kv_barrier,
         [DDPI_OP_STATS] = refuse_serverless,
+        [DDPI_OP_KEEPER_STATUS] = refuse_serverless,
         [DDPI_OP_OPEN_PORT] = refuse_serverless,
         [DDPI_OP_FENCE] = refuse_serverless,
         [DDPI_OP_TRANSACT] = ddpi_kv_transact,

@@ -256,7 +256,9 @@ static ddp_status refuse_as_standby(struct ddpi_server *server, struct ddpi_conn
 ddp_status ddpi_server_on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error *err)
 {
     struct ddpi_server *server = owner;
-    if (server->standby.on)
+    const struct ddpi_identity *identity = &conn->session.identity;
+    bool keeper = identity->role == DDPI_ROLE_KEEPER && identity->proven;
+    if (server->standby.on && !keeper)
         return refuse_as_standby(server, conn, err);
     if (conn->client.tcpstore && conn->job[0] == '\0')
         memcpy(conn->job, server->jobs.tcpstore_job, sizeof conn->job);

@@ -46,6 +46,15 @@ static void answer_stats(struct ddpi_server *server, struct ddpi_conn *conn, uin
     ddpi_buf_finish(&text);
 }
 
+static void answer_keeper(struct ddpi_server *server, struct ddpi_conn *conn, uint64_t id)
+{
+    ddpi_conn_reply(conn,
+                    &(const struct ddpi_message){
+                        .op = DDPI_OP_KEEPER_STATUS,
+                        .id = id,
+                        .value = ddpi_bytes_of(server->keeper_status, server->keeper_status_len)});
+}
+
 static void answer_client(struct ddpi_conn *conn, const struct ddpi_message *request,
                           struct ddpi_message *reply, ddp_status status,
                           const struct ddp_error *err)
@@ -70,6 +79,8 @@ bool ddpi_server_on_request(void *owner, struct ddpi_conn *conn, const struct dd
         answer_client(conn, request, &reply, status, &err);
     } else if (request->op == DDPI_OP_STATS) {
         answer_stats(server, conn, request->id);
+    } else if (request->op == DDPI_OP_KEEPER_STATUS) {
+        answer_keeper(server, conn, request->id);
     } else if (request->op == DDPI_OP_FENCE || request->op == DDPI_OP_OPEN_PORT) {
         status = serve_request(server, conn, request, &reply, &err);
         answer_client(conn, request, &reply, status, &err);

@@ -49,6 +49,7 @@ static void server_maybe_closed(struct ddpi_server *server)
     const struct server_callback closed = server->closed;
     ddpi_round_keys_destroy(server->rounds);
     ddpi_kv_scope_put(server->kv, server->jobs.tcpstore_scope);
+    ddpi_free(server->keeper_status);
     ddpi_kv_destroy(server->kv);
     ddpi_vouch_finish(&server->admission.vouching);
     ddpi_failure_rate_finish(&server->admission.failures);
@@ -408,6 +409,18 @@ void ddpi_server_stand_by(struct ddpi_server *server, const char *leader, uint64
     snprintf(server->standby.leader, sizeof server->standby.leader, "%s", leader);
     if (number != 0)
         server->env.incarnation = number;
+}
+
+ddp_status ddpi_server_set_keeper_status(struct ddpi_server *server, const char *text, size_t len,
+                                         struct ddp_error *err)
+{
+    char *copy = ddpi_strndup(text, len);
+    if (copy == NULL)
+        return ddpi_error_nomem(err, len);
+    ddpi_free(server->keeper_status);
+    server->keeper_status = copy;
+    server->keeper_status_len = len;
+    return DDP_OK;
 }
 
 void ddpi_server_stand_in(struct ddpi_server *server)

@@ -56,6 +56,9 @@ struct ddpi_server {
         char leader[DDPI_ENDPOINT_MAX]; /* ... but names this store; "": none is known */
     } standby;
 
+    char *keeper_status; /* NULL: none */
+    size_t keeper_status_len;
+
     struct {
         struct ddpi_kv_scope *tcpstore_scope;
         char tcpstore_job[DDPI_JOB_MAX + 1]; /* of clients at ports of no job; "": none */

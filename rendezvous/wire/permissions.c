@@ -68,6 +68,11 @@ static ddp_status check_generation(const struct ddpi_identity *identity,
 ddp_status ddpi_role_permits(const struct ddpi_identity *identity,
                              const struct ddpi_message *request, struct ddp_error *err)
 {
+    if (request->op == DDPI_OP_KEEPER_STATUS &&
+        (identity->role != DDPI_ROLE_KEEPER || !identity->proven))
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "only a keeper that has proven the token may ask for '%s'",
+                              ddpi_op_name(request->op));
     if (identity->role == DDPI_ROLE_AGENT)
         return DDP_OK;
     enum ddpi_role least =

@@ -178,7 +178,7 @@ START_TEST(options_that_make_no_sense)
     ck_assert_int_eq(try_open((struct ddp_store_options){.auth = DDP_STORE_AUTH_TOKEN}, &none),
                      DDP_E_INVALID);
     ck_assert_int_eq(try_open((struct ddp_store_options){.job = ".."}, &none), DDP_E_INVALID);
-    ck_assert_int_eq(try_open((struct ddp_store_options){.role = (enum ddp_store_role)3}, &none),
+    ck_assert_int_eq(try_open((struct ddp_store_options){.role = (enum ddp_store_role)4}, &none),
                      DDP_E_INVALID);
     ck_assert_int_eq(try_open((struct ddp_store_options){.token_file = "/nowhere/token"}, &none),
                      DDP_E_DENIED);

@@ -3,6 +3,7 @@
  * close, many requests at once, reports of its state, sessions that it keeps. The contract of all
  * clients is in test_store_clients.c.
  */
+#include "client_store.h"
 #include "store_clients.h"
 #include "uv_state.h"
 
@@ -256,6 +257,55 @@ START_TEST(a_token_is_proven_on_every_connection)
 }
 END_TEST
 
+/* ---- keepers ---- */
+
+static const char keeper_says[] = "{\"phase\":\"empty\"}";
+
+static void stand_by(struct ddpi_server *at, void *ctx)
+{
+    (void)ctx;
+    ddpi_server_stand_by(at, "", 0);
+    ck_assert_int_eq(ddpi_server_set_keeper_status(at, keeper_says, strlen(keeper_says), &why),
+                     DDP_OK);
+}
+
+static struct store_client *client_as(enum ddp_store_role role, int token_fd)
+{
+    const struct ddp_store_options options = {.size = sizeof options,
+                                              .endpoint = store_thread_endpoint(server),
+                                              .auth = token_fd > 0 ? DDP_STORE_AUTH_TOKEN
+                                                                   : DDP_STORE_AUTH_NONE,
+                                              .token_fd = token_fd,
+                                              .role = role};
+    struct store_client *client = NULL;
+    OK(client_try_open(&options, &client, &why));
+    return client;
+}
+
+/* A standby refuses everybody else, also who only claims to be one. */
+START_TEST(a_standby_answers_keepers)
+{
+    restart(&(const struct ddpi_server_options){.token = &store_thread_token});
+    store_thread_call(server, stand_by, NULL);
+    int fd = memfd_create("secret", MFD_CLOEXEC);
+    char line[2 * DDPI_KEY_SIZE + 2];
+    sodium_bin2hex(line, sizeof line, store_thread_token.secret, DDPI_KEY_SIZE);
+    ck_assert_int_eq(dprintf(fd, "%s\n", line), 2 * DDPI_KEY_SIZE + 1);
+    struct store_client *keeper = client_as(DDPI_STORE_KEEPER, fd);
+    const struct outcome *told = EXPECT(DDP_OK, keeper, .op = DDPI_STORE_OP_KEEPER_STATUS);
+    ck_assert_str_eq(told->value, keeper_says);
+    EXPECT(DDP_E_DENIED, keeper, .op = DDP_STORE_OP_STATS);
+    struct store_client *claims = client_as(DDPI_STORE_KEEPER, 0);
+    EXPECT(DDP_E_UNREACHABLE, claims, .op = DDPI_STORE_OP_KEEPER_STATUS, .timeout_ms = 300);
+    struct store_client *agent = client_as(DDP_STORE_AGENT, fd);
+    EXPECT(DDP_E_UNREACHABLE, agent, .op = DDPI_STORE_OP_KEEPER_STATUS, .timeout_ms = 300);
+    client_close(agent);
+    client_close(claims);
+    client_close(keeper);
+    close(fd);
+}
+END_TEST
+
 START_TEST(an_end_is_reported)
 {
     struct store_client *c = client_open_at(NULL, "p/", DDP_STORE_NO_RECONNECT);
@@ -301,7 +351,8 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, close_with_requests, 0, 12);
     ADD_TESTS(tcase, close_within_a_callback, close_does_not_wait_for_the_resolver, many_at_once,
               a_server_that_comes_later_and_goes, no_file_descriptor_left,
-              a_token_is_proven_on_every_connection, an_end_is_reported, kept_sessions_live_on);
+              a_token_is_proven_on_every_connection, a_standby_answers_keepers, an_end_is_reported,
+              kept_sessions_live_on);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -496,7 +496,16 @@ START_TEST(what_roles_may_do)
     static const enum ddpi_op reads[] = {DDPI_OP_GET,     DDPI_OP_TRY_GET,       DDPI_OP_WAIT,
                                          DDPI_OP_LIST,    DDPI_OP_STATS,         DDPI_OP_WATCH,
                                          DDPI_OP_UNWATCH, DDPI_OP_CANCEL_REQUEST};
+    static const struct ddpi_identity keeper = {.role = DDPI_ROLE_KEEPER, .proven = true},
+                                      claims = {.role = DDPI_ROLE_KEEPER};
     for (int op = 0; op < DDPI_OP_NATIVE_COUNT; op++) {
+        bool of_keepers = op == DDPI_OP_KEEPER_STATUS;
+        ck_assert_int_eq(may(&keeper, (enum ddpi_op)op, "k"), of_keepers ? DDP_OK : DDP_E_DENIED);
+        ck_assert_int_eq(may(&claims, (enum ddpi_op)op, "k"), DDP_E_DENIED);
+        if (of_keepers)
+            ck_assert_int_eq(may(&agent, (enum ddpi_op)op, "k"), DDP_E_DENIED);
+        if (of_keepers)
+            continue;
         bool read = false;
         for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)
             read = read || (int)reads[i] == op;

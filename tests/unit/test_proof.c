@@ -64,7 +64,7 @@ START_TEST(roles_have_names)
         ck_assert(ddpi_role_of_name(ddpi_role_name(i), &role));
         ck_assert_uint_eq(role, i);
     }
-    ck_assert_ptr_null(ddpi_role_name(3));
+    ck_assert_ptr_null(ddpi_role_name(4));
     ck_assert(!ddpi_role_of_name("root", &role) && !ddpi_role_of_name("", &role));
 }
 END_TEST

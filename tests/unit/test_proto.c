@@ -403,7 +403,7 @@ START_TEST(hello_with_a_bad_identity)
     size_t len = take_payload(bytes, sizeof bytes);
     ck_assert_uint_lt(len, DDPI_HELLO_MAX);
     ck_assert(ddpi_hello_get(bytes, len, &got));
-    bytes[ROLE_AT] = 3;
+    bytes[ROLE_AT] = 4;
     ck_assert(!ddpi_hello_get(bytes, len, &got));
     bytes[ROLE_AT] = DDPI_ROLE_OBSERVER;
     bytes[JOB_AT] = '.';

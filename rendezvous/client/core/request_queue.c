@@ -142,6 +142,7 @@ static bool is_repeatable(enum ddpi_op op)
     case DDPI_OP_WAIT:
     case DDPI_OP_LIST:
     case DDPI_OP_STATS:
+    case DDPI_OP_KEEPER_STATUS:
     case DDPI_OP_WATCH:
     case DDPI_OP_UNWATCH:
     case DDPI_OP_SESSION_KEEP:

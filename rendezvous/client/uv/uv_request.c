@@ -4,6 +4,7 @@
  */
 #include "uv_request.h"
 
+#include "client_store.h"
 #include "clock.h"
 #include "error.h"
 #include "keep_alive.h"
@@ -36,6 +37,7 @@ static const struct operation {
     [DDP_STORE_OP_STATS] = {DDPI_OP_STATS, 0, 0},
     [DDP_STORE_OP_OPEN_PORT] = {DDPI_OP_OPEN_PORT, JOB | SESSION, 0},
     [DDP_STORE_OP_FENCE] = {DDPI_OP_FENCE, JOB, 0},
+    [DDPI_STORE_OP_KEEPER_STATUS] = {DDPI_OP_KEEPER_STATUS, 0, 0},
 };
 
 /* The limits of the protocol, used until a server has told its own. */
@@ -59,7 +61,7 @@ static ddp_status check_request(const struct ddp_store_request *given, struct dd
         return ddpi_error_set(err, DDP_E_INVALID,
                               "struct ddp_store_request has an impossible size; set it to "
                               "sizeof(struct ddp_store_request)");
-    if (given->op < DDP_STORE_OP_SET || given->op > DDP_STORE_OP_FENCE)
+    if (given->op < DDP_STORE_OP_SET || given->op > DDPI_STORE_OP_KEEPER_STATUS)
         return ddpi_error_set(err, DDP_E_INVALID, "%d is not an operation (enum ddp_store_op)",
                               (int)given->op);
     if (given->flags & ~operations[given->op].flags)
@@ -277,6 +279,7 @@ static ddp_status fill_result(ddp_store_uv *store, struct uv_request *asked,
     case DDPI_OP_GET:
     case DDPI_OP_TRY_GET:
     case DDPI_OP_STATS:
+    case DDPI_OP_KEEPER_STATUS:
         result->value = *ret_block = ddpi_strndup(reply->value.data, reply->value.len);
         result->value_len = reply->value.len;
         return *ret_block != NULL ? DDP_OK : ddpi_error_nomem(err, reply->value.len);
