@@ -69,10 +69,11 @@ static void on_version(struct ddpi_etcd_call *call, const struct ddpi_etcd_outco
         return;
     }
     const char *version = json_string_value(json_object_get(outcome->reply->root, "etcdserver"));
+    char member[DDPI_ETCD_MEMBER_TEXT];
+    ddpi_etcd_member_text(store->options.address, 0, member);
     if (version == NULL)
         ddpi_error_set(&why, DDP_E_PROTOCOL,
-                       "what answers at %s:%u is no etcd: its /version names none",
-                       store->options.address->at[0].host, store->options.address->at[0].port);
+                       "what answers at %s is no etcd: its /version names none", member);
     else
         ddpi_error_set(&why, DDP_E_UNSUPPORTED,
                        "etcd has the version %.40s, and a state needs 3.4 or later", version);

@@ -183,6 +183,11 @@ START_TEST(addresses)
         "etcd://h/a b",
         "etcd://h:70000/p",
         "etcd://a,b,c,d,e,f,g,h,i,j/p",
+        "etcd://unix:/run/x/etcd:1",
+        "etcd://unix:/run/x/etcd:1:/",
+        "etcds://unix:/run/x/etcd:1:/jobs",
+        "etcd://unix:/1234567890123456789012345678901234567890123456789012345678901234567890123456"
+        "789012345678901234567890123456789:/p",
     };
     struct ddpi_etcd_address address;
     ck_assert_int_eq(
@@ -191,6 +196,15 @@ START_TEST(addresses)
     ck_assert_str_eq(address.at[1].host, "::1");
     ck_assert_uint_eq(address.at[2].port, 2379);
     ck_assert_str_eq(address.prefix, "/some/prefix");
+    char text[DDPI_ETCD_MEMBER_TEXT];
+    ddpi_etcd_member_text(&address, 1, text);
+    ck_assert_str_eq(text, "[::1]:1");
+    ck_assert_int_eq(ddpi_etcd_address_parse("etcd://unix:/run/x/etcd:1:/jobs/", &address, &why),
+                     DDP_OK);
+    ck_assert_str_eq(address.socket, "/run/x/etcd:1");
+    ck_assert_str_eq(address.prefix, "/jobs");
+    ddpi_etcd_member_text(&address, 0, text);
+    ck_assert_str_eq(text, "/run/x/etcd:1");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         ck_assert_msg(ddpi_etcd_address_parse(bad[i], &address, &why) == DDP_E_INVALID, "%s",
                       bad[i]);

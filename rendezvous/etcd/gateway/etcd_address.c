@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define PLAIN "etcd://"
+#define UNIX  "unix:/"
 #define TLS   "etcds://"
 
 static bool begins_with(const char *text, const char *with)
@@ -51,11 +52,51 @@ static bool is_prefix(const char *text, size_t len)
            text[len - 1] != '/' && strstr(text, "//") == NULL;
 }
 
+/* Take "/PREFIX", which may end in slashes. */
+static ddp_status take_prefix(struct ddpi_etcd_address *address, const char *text,
+                              const char *prefix, struct ddp_error *err)
+{
+    size_t len = strlen(prefix);
+    while (len > 1 && prefix[len - 1] == '/')
+        len--;
+    snprintf(address->prefix, sizeof address->prefix, "%.*s",
+             (int)(len < sizeof address->prefix ? len : 0), prefix);
+    if (is_prefix(address->prefix, strlen(address->prefix)))
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "'%s' names no prefix for the store's keys; write "
+                          "etcd://HOST:PORT,HOST:PORT/PREFIX, where PREFIX is at most %d of "
+                          "[A-Za-z0-9._-] and single '/'",
+                          text, DDPI_ETCD_PREFIX_MAX);
+}
+
+/* "/SOCKET:/PREFIX" */
+static ddp_status take_socket(struct ddpi_etcd_address *address, const char *text, const char *path,
+                              struct ddp_error *err)
+{
+    const char *end = strstr(path, ":/");
+    size_t len = end != NULL ? (size_t)(end - path) : strlen(path);
+    if (address->tls || len > DDPI_ETCD_SOCKET_MAX)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s': a socket of etcd is etcd://unix:SOCKET:/PREFIX, without TLS, "
+                              "and the path SOCKET has at most %d bytes",
+                              text, DDPI_ETCD_SOCKET_MAX);
+    memcpy(address->socket, path, len);
+    address->count = 1;
+    return take_prefix(address, text, end != NULL ? end + 1 : "", err);
+}
+
 ddp_status ddpi_etcd_address_parse(const char *text, struct ddpi_etcd_address *ret,
                                    struct ddp_error *err)
 {
     struct ddpi_etcd_address address = {.tls = begins_with(text, TLS)};
     const char *hosts = text + strlen(address.tls ? TLS : PLAIN), *item;
+    if (begins_with(hosts, UNIX)) {
+        ddp_status status = take_socket(&address, text, hosts + strlen(UNIX) - 1, err);
+        if (status == DDP_OK)
+            *ret = address;
+        return status;
+    }
     const char *slash = strchr(hosts, '/');
     char list[DDPI_ETCD_ENDPOINTS_MAX * (DDPI_HOST_MAX + 16)];
     size_t len = slash != NULL ? (size_t)(slash - hosts) : strlen(hosts);
@@ -63,27 +104,26 @@ ddp_status ddpi_etcd_address_parse(const char *text, struct ddpi_etcd_address *r
         return ddpi_error_set(err, DDP_E_INVALID,
                               "a user of etcd is not part of its address, which other users of "
                               "this machine can see; use --state-user and --state-password-file");
-    size_t prefix_len = slash != NULL ? strlen(slash) : 0;
-    while (prefix_len > 1 && slash[prefix_len - 1] == '/')
-        prefix_len--;
-    snprintf(address.prefix, sizeof address.prefix, "%.*s",
-             (int)(prefix_len < sizeof address.prefix ? prefix_len : 0),
-             slash != NULL ? slash : "");
-    if (!is_prefix(address.prefix, strlen(address.prefix)))
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "'%s' names no prefix for the store's keys; write "
-                              "etcd://HOST:PORT,HOST:PORT/PREFIX, where PREFIX is at most %d of "
-                              "[A-Za-z0-9._-] and single '/'",
-                              text, DDPI_ETCD_PREFIX_MAX);
+    ddp_status status = take_prefix(&address, text, slash != NULL ? slash : "", err);
+    if (status != DDP_OK)
+        return status;
     if (len == 0 || len >= sizeof list)
         return ddpi_error_set(err, DDP_E_INVALID, "'%s' names no member of etcd, or too many",
                               text);
     snprintf(list, sizeof list, "%.*s", (int)len, hosts);
-    ddp_status status = DDP_OK;
     for (const char *cursor = list;
          status == DDP_OK && ddpi_parse_list_next(&cursor, ',', &item, &len);)
         status = take_endpoint(&address, item, len, err);
     if (status == DDP_OK)
         *ret = address;
     return status;
+}
+
+void ddpi_etcd_member_text(const struct ddpi_etcd_address *address, unsigned member,
+                           char ret[DDPI_ETCD_MEMBER_TEXT])
+{
+    if (address->socket[0] != '\0')
+        snprintf(ret, DDPI_ETCD_MEMBER_TEXT, "%s", address->socket);
+    else
+        ddpi_endpoint_text(&address->at[member], ret, DDPI_ETCD_MEMBER_TEXT);
 }

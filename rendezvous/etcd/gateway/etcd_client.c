@@ -58,8 +58,9 @@ static void end_call(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome
 static void describe(const struct ddpi_etcd_call *call, ddp_status status, const char *reason,
                      struct ddp_error *err)
 {
-    const struct ddpi_endpoint *at = &call->client->address.at[call->member];
-    ddpi_error_set(err, status, "etcd at %s:%u: %s", at->host, at->port, reason);
+    char member[DDPI_ETCD_MEMBER_TEXT];
+    ddpi_etcd_member_text(&call->client->address, call->member, member);
+    ddpi_error_set(err, status, "etcd at %s: %s", member, reason);
     ddpi_text_mask(err->msg);
 }
 
@@ -298,11 +299,16 @@ static void try_member(struct ddpi_etcd_call *call)
         log_in(client);
         return;
     }
-    snprintf(url, sizeof url, "%s://%s%s%s:%u%s", client->address.tls ? "https" : "http",
-             six ? "[" : "", at->host, six ? "]" : "", at->port, call->path);
+    const char *socket = client->address.socket;
+    if (socket[0] != '\0')
+        snprintf(url, sizeof url, "http://etcd%s", call->path);
+    else
+        snprintf(url, sizeof url, "%s://%s%s%s:%u%s", client->address.tls ? "https" : "http",
+                 six ? "[" : "", at->host, six ? "]" : "", at->port, call->path);
     size_t len = ddpi_buf_len(&call->body);
     const struct ddpi_etcd_request request = {
         .url = url,
+        .socket = socket[0] != '\0' ? socket : NULL,
         .body = len > 0 ? (const char *)ddpi_buf_head(&call->body) : NULL,
         .body_len = len,
         .token = client->token[0] != '\0' ? client->token : NULL,

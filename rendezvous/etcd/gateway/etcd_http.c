@@ -236,6 +236,8 @@ static void set_options(struct ddpi_etcd_http *http, struct ddpi_etcd_exchange *
     CURL *easy = exchange->easy;
     bool tls = strncmp(request->url, "https", 5) == 0;
     SET(CURLOPT_URL, request->url);
+    if (request->socket != NULL)
+        SET(CURLOPT_UNIX_SOCKET_PATH, request->socket);
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     SET(CURLOPT_PROTOCOLS_STR, "http,https");
     SET(CURLOPT_FOLLOWLOCATION, 0L);

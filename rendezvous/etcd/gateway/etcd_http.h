@@ -43,7 +43,8 @@ struct ddpi_etcd_exchange {
 
 struct ddpi_etcd_request {
     const char *url;
-    const char *body; /* NULL: GET. Must stay until the end of the exchange */
+    const char *socket; /* on this machine, for the host of @url; NULL: none */
+    const char *body;   /* NULL: GET. Must stay until the end of the exchange */
     size_t body_len;
     const char *token; /* of a user; NULL: none */
     uint32_t timeout_ms;
