@@ -2,8 +2,8 @@
  * none.c - replaces tls.c in a build without OpenSSL: every request for TLS fails with an error
  * that names the build option.
  */
+#include "certificate.h"
 #include "error.h"
-#include "tls.h"
 
 ddp_status ddpi_tls_engine_create(struct ddpi_tls_engine **ret, struct ddp_error *err)
 {
@@ -55,4 +55,14 @@ ddp_status ddpi_tls_put(struct ddpi_tls *tls, struct ddpi_buf *plain, size_t mos
 {
     (void)tls, (void)plain, (void)most, (void)wire;
     return ddpi_error_set(err, DDP_E_UNSUPPORTED, "this build has no TLS");
+}
+
+ddp_status ddpi_certificate_make(const uint8_t secret[DDPI_TLS_KEY_SIZE], const char *const *hosts,
+                                 unsigned count, struct ddpi_certificate *ret,
+                                 struct ddp_error *err)
+{
+    (void)secret, (void)hosts, (void)count, (void)ret;
+    return ddpi_error_set(err, DDP_E_UNSUPPORTED,
+                          "a certificate is needed, but ddprun was built without TLS; rebuild it "
+                          "with -Dtls=enabled, which needs OpenSSL 3");
 }

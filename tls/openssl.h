@@ -8,7 +8,9 @@
 
 #include <ddprun/status.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 
 #if OPENSSL_VERSION_MAJOR < 3
 #error "OpenSSL 3.0 or later is needed, or the build option tls=disabled"
@@ -53,7 +55,27 @@
     X(BIO_write)                             \
     X(ERR_peek_error)                        \
     X(ERR_clear_error)                       \
-    X(ERR_reason_error_string)
+    X(ERR_reason_error_string)               \
+    X(X509_new)                              \
+    X(X509_free)                             \
+    X(X509_set_version)                      \
+    X(X509_get_serialNumber)                 \
+    X(X509_getm_notBefore)                   \
+    X(X509_getm_notAfter)                    \
+    X(X509_get_subject_name)                 \
+    X(X509_set_issuer_name)                  \
+    X(X509_set_pubkey)                       \
+    X(X509_add_ext)                          \
+    X(X509_sign)                             \
+    X(X509_EXTENSION_free)                   \
+    X(X509V3_EXT_conf)                       \
+    X(X509_NAME_add_entry_by_txt)            \
+    X(ASN1_INTEGER_set)                      \
+    X(ASN1_TIME_set_string)                  \
+    X(EVP_PKEY_new_raw_private_key)          \
+    X(EVP_PKEY_free)                         \
+    X(PEM_write_bio_X509)                    \
+    X(PEM_write_bio_PrivateKey)
 
 struct ddpi_openssl {
 #define DDPI_OPENSSL_MEMBER(name) __typeof__(&name) name;

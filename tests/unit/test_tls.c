@@ -2,6 +2,7 @@
  * test_tls.c - both sides of TLS played against each other: every cut, every flipped bit, wrong
  * keys, and what only looks like an end.
  */
+#include "certificate.h"
 #include "check_main.h"
 #include "failmem.h"
 #include "tls.h"
@@ -491,6 +492,40 @@ START_TEST(whichever_allocation_fails)
 }
 END_TEST
 
+/* ---- certificates ---- */
+
+START_TEST(a_certificate_depends_on_its_arguments_alone)
+{
+    static const char *const hosts[] = {"node1", "10.0.0.2", "fe80::1"}, *const others[] = {
+                                                                             "node2"};
+    static const uint8_t secret[DDPI_TLS_KEY_SIZE] = {1}, foreign[DDPI_TLS_KEY_SIZE] = {2};
+    struct ddpi_certificate one, again, other;
+    ck_assert_int_eq(ddpi_certificate_make(secret, hosts, 3, &one, &err), DDP_OK);
+    ck_assert_int_eq(ddpi_certificate_make(secret, hosts, 3, &again, &err), DDP_OK);
+    ck_assert_str_eq(one.certificate, again.certificate);
+    ck_assert_str_eq(one.key, again.key);
+    ck_assert_ptr_nonnull(strstr(one.certificate, "-----BEGIN CERTIFICATE-----"));
+    ck_assert_ptr_nonnull(strstr(one.key, "-----BEGIN PRIVATE KEY-----"));
+    ck_assert_int_eq(ddpi_certificate_make(foreign, hosts, 3, &other, &err), DDP_OK);
+    ck_assert_str_ne(one.certificate, other.certificate);
+    ck_assert_str_ne(one.key, other.key);
+    ck_assert_int_eq(ddpi_certificate_make(secret, others, 1, &other, &err), DDP_OK);
+    ck_assert_str_ne(one.certificate, other.certificate);
+    ck_assert_str_eq(one.key, other.key);
+}
+END_TEST
+
+START_TEST(what_is_no_host_gets_no_certificate)
+{
+    static const char *const bad[] = {"", "a,DNS:b", "a b", "a\n", "1.2.3", "::x"};
+    static const uint8_t secret[DDPI_TLS_KEY_SIZE] = {1};
+    struct ddpi_certificate made;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ck_assert_msg(ddpi_certificate_make(secret, &bad[i], 1, &made, &err) == DDP_E_INVALID, "%s",
+                      bad[i]);
+}
+END_TEST
+
 /* ---- who does not ask for it ---- */
 
 static int find_ssl(struct dl_phdr_info *info, size_t size, void *ctx)
@@ -538,6 +573,10 @@ Suite *test_suite(void)
     tcase_add_test(ends, nobody_between_can_say_that_it_ends);
     tcase_add_test(ends, what_does_not_fit_is_no_loss_of_sense);
     suite_add_tcase(suite, ends);
+    TCase *certificates = tcase_create("certificates");
+    ADD_TESTS(certificates, a_certificate_depends_on_its_arguments_alone,
+              what_is_no_host_gets_no_certificate);
+    suite_add_tcase(suite, certificates);
     TCase *memory = tcase_create("memory");
     tcase_add_test(memory, whichever_allocation_fails);
     suite_add_tcase(suite, memory);
