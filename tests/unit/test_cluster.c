@@ -1,0 +1,537 @@
+/*
+ * test_cluster.c - lists of keepers, their status as text, and what keepers decide: one rule at a
+ * time, then in a model of three machines that die, come back empty, and lose each other, under
+ * many seeds.
+ */
+#include "check_main.h"
+#include "cluster.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct ddp_error why;
+
+/* ---- lists ---- */
+
+START_TEST(a_list_does_not_depend_on_its_order)
+{
+    struct ddpi_cluster_list one, other;
+    char text[DDPI_CLUSTER_LIST_TEXT], again[DDPI_CLUSTER_LIST_TEXT];
+    ck_assert_int_eq(ddpi_cluster_list_parse("n2,n1:5,[fe80::1]:7", 29400, 0, &one, &why), DDP_OK);
+    ck_assert_int_eq(ddpi_cluster_list_parse("[fe80::1]:7,n2:29400,n1:5", 1, 0, &other, &why),
+                     DDP_OK);
+    ddpi_cluster_list_put(&one, text);
+    ddpi_cluster_list_put(&other, again);
+    ck_assert_str_eq(text, "[fe80::1]:7/1007,n1:5/1005,n2:29400/30400");
+    ck_assert_str_eq(text, again);
+    struct ddpi_endpoint at = {.host = "n1", .port = 5, .has_port = true};
+    ck_assert_uint_eq(ddpi_cluster_list_find(&one, &at), 1);
+    at.port = 6;
+    ck_assert_uint_eq(ddpi_cluster_list_find(&one, &at), DDPI_CLUSTER_SIZE);
+}
+END_TEST
+
+START_TEST(what_is_no_list)
+{
+    static const struct {
+        const char *text;
+        const char *says;
+    } rows[] = {
+        {"n1,n2", "lists two machines"},
+        {"n1", "lists 1 machines"},
+        {"n1,n2,n3,n4", "lists 4 machines"},
+        {"n1,n2,n1:29400", "lists n1:29400 twice"},
+        {"n1,n2,", ""},
+        {"", ""},
+        {"n1,n2,n3:0", "port 0"},
+        {"n1,n2,n3:65000", "--peer-port"},
+        {"a:b:c,n2,n3", ""},
+    };
+    struct ddpi_cluster_list list;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ck_assert_msg(ddpi_cluster_list_parse(rows[i].text, 29400, 0, &list, &why) == DDP_E_INVALID,
+                      "%s", rows[i].text);
+        ck_assert_msg(strstr(why.msg, rows[i].says) != NULL, "%s: %s", rows[i].text, why.msg);
+    }
+    ck_assert_int_eq(ddpi_cluster_list_parse("a,b,c:65000", 29400, 4000, &list, &why), DDP_OK);
+    ck_assert_int_eq(ddpi_cluster_list_parse("a,b,c:4000", 29400, 4000, &list, &why),
+                     DDP_E_INVALID);
+}
+END_TEST
+
+START_TEST(what_etcd_is_told)
+{
+    struct ddpi_cluster_list list;
+    char text[DDPI_CLUSTER_LIST_TEXT + 64];
+    ck_assert_int_eq(ddpi_cluster_list_parse("c,b,a", 100, 0, &list, &why), DDP_OK);
+    ddpi_cluster_list_initial(&list, 7, text);
+    ck_assert_str_eq(text, "m0=https://a:1100,m1=https://b:1100,m2=https://c:1100");
+    ddpi_cluster_list_initial(&list, 6, text);
+    ck_assert_str_eq(text, "m1=https://b:1100,m2=https://c:1100");
+}
+END_TEST
+
+/* ---- the status as text ---- */
+
+START_TEST(a_status_is_read_as_it_was_written)
+{
+    const struct ddpi_keeper_status status = {.list = "a:1/2,b:1/2,c:1/2",
+                                              .self = 2,
+                                              .phase = KEEPER_MEMBER,
+                                              .life = UINT64_MAX,
+                                              .number = 1,
+                                              .founders = {1, 2, UINT64_C(1) << 63},
+                                              .leads = true,
+                                              .admitted = {0, 9, 0},
+                                              .members = {0, 7, 5}};
+    struct ddpi_keeper_status got;
+    char text[DDPI_KEEPER_STATUS_MAX];
+    size_t len = ddpi_keeper_status_put(&status, text);
+    ck_assert_uint_gt(len, 0);
+    ck_assert_int_eq(ddpi_keeper_status_get(text, len, &got, &why), DDP_OK);
+    ck_assert_int_eq(memcmp(&got, &status, sizeof got), 0);
+    for (size_t cut = 0; cut < len; cut++)
+        ck_assert_int_eq(ddpi_keeper_status_get(text, cut, &got, &why), DDP_E_PROTOCOL);
+}
+END_TEST
+
+START_TEST(what_is_no_status)
+{
+    static const struct {
+        const char *from, *to;
+    } changes[] = {
+        {"\"self\":2", "\"self\":3"},
+        {"\"self\":2", "\"self\":-1"},
+        {"\"self\":2", "\"self\":2.0"},
+        {"\"empty\"", "\"full\""},
+        {"\"empty\"", "7"},
+        {"ffffffffffffffff", "fffffffffffffff"},
+        {"ffffffffffffffff", "-fffffffffffffff"},
+        {"\"leads\":true", "\"leads\":1"},
+        {"[0,7,5]", "[0,8,5]"},
+        {"[0,7,5]", "[0,7]"},
+        {"[0,7,5]", "[0,7,5,1]"},
+        {"\"life\"", "\"live\""},
+    };
+    const struct ddpi_keeper_status status = {
+        .list = "a", .self = 2, .life = UINT64_MAX, .leads = true, .members = {0, 7, 5}};
+    char text[DDPI_KEEPER_STATUS_MAX + 1], changed[2 * DDPI_KEEPER_STATUS_MAX];
+    text[ddpi_keeper_status_put(&status, text)] = '\0';
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        struct ddpi_keeper_status got;
+        const char *at = strstr(text, changes[i].from);
+        ck_assert_msg(at != NULL, "%s", changes[i].from);
+        snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, changes[i].to,
+                 at + strlen(changes[i].from));
+        ck_assert_msg(ddpi_keeper_status_get(changed, strlen(changed), &got, &why) ==
+                          DDP_E_PROTOCOL,
+                      "%s", changed);
+    }
+}
+END_TEST
+
+/* ---- three machines ---- */
+
+enum { MACHINES = DDPI_CLUSTER_SIZE, TICK_MS = 50, QUIET_MS = 7000, CLUSTERS = 256 };
+
+/* A cluster of etcd: which life is the member of each machine, and what each of them has. */
+struct etcd {
+    uint64_t number;
+    uint64_t member[MACHINES]; /* 0: none */
+    uint64_t log[MACHINES];    /* entries */
+    uint64_t acknowledged;
+};
+
+static struct {
+    struct ddpi_cluster_list list;
+    uint64_t now_ms, random;
+    struct {
+        bool alive;
+        struct ddpi_cluster cluster;
+        struct etcd *etcd; /* that its life has started; NULL: none */
+        struct ddpi_cluster_step replaces;
+        uint64_t replaced_ms; /* when that ends */
+    } at[MACHINES];
+    bool cut[MACHINES][MACHINES];
+    struct etcd etcds[CLUSTERS];
+    unsigned etcd_count;
+    unsigned leader; /* the machine whose store leads; MACHINES: none */
+} world;
+
+static uint64_t next_random(void)
+{
+    world.random ^= world.random << 13;
+    world.random ^= world.random >> 7;
+    world.random ^= world.random << 17;
+    return world.random;
+}
+
+static uint64_t below(uint64_t end)
+{
+    return next_random() % end;
+}
+
+static bool reach(unsigned a, unsigned b)
+{
+    return a == b || (world.at[a].alive && world.at[b].alive && !world.cut[a][b]);
+}
+
+static void be_born(unsigned i)
+{
+    world.at[i].alive = true;
+    world.at[i].etcd = NULL;
+    world.at[i].replaced_ms = 0;
+    ddpi_cluster_begin(&world.at[i].cluster, &world.list, i, next_random(), QUIET_MS, world.now_ms);
+}
+
+static void kill_machine(unsigned i)
+{
+    world.at[i].alive = false;
+    world.at[i].etcd = NULL;
+    memset(&world.at[i].cluster, 0, sizeof world.at[i].cluster);
+}
+
+static struct etcd *find_etcd(uint64_t number)
+{
+    for (unsigned i = 0; i < world.etcd_count; i++)
+        if (world.etcds[i].number == number)
+            return &world.etcds[i];
+    ck_assert_uint_lt(world.etcd_count, CLUSTERS);
+    world.etcds[world.etcd_count].number = number;
+    return &world.etcds[world.etcd_count++];
+}
+
+/* Whether the etcd of machine @i runs as a member of @etcd. */
+static bool is_member(const struct etcd *etcd, unsigned i)
+{
+    return world.at[i].alive && world.at[i].etcd == etcd &&
+           etcd->member[i] == world.at[i].cluster.own.life;
+}
+
+/* The machines that have a member, as bits. */
+static unsigned members_of(const struct etcd *etcd)
+{
+    unsigned bits = 0;
+    for (unsigned i = 0; i < MACHINES; i++)
+        bits |= etcd->member[i] != 0 ? 1U << i : 0;
+    return bits;
+}
+
+/* The members that machine @i, one of them, reaches. */
+static unsigned reached(const struct etcd *etcd, unsigned i)
+{
+    unsigned count = 0;
+    for (unsigned j = 0; j < MACHINES; j++)
+        count += is_member(etcd, j) && reach(i, j);
+    return count;
+}
+
+static bool has_quorum(const struct etcd *etcd, unsigned i)
+{
+    return is_member(etcd, i) &&
+           2 * reached(etcd, i) > (unsigned)__builtin_popcount(members_of(etcd));
+}
+
+/* Those that reach @leader agree on one more entry. None that was acknowledged may be missing. */
+static void write_entry(struct etcd *etcd, unsigned leader)
+{
+    uint64_t longest = 0;
+    for (unsigned j = 0; j < MACHINES; j++)
+        if (is_member(etcd, j) && reach(leader, j) && etcd->log[j] > longest)
+            longest = etcd->log[j];
+    ck_assert_msg(longest >= etcd->acknowledged, "acknowledged entries are lost");
+    etcd->acknowledged = longest + 1;
+    for (unsigned j = 0; j < MACHINES; j++)
+        if (is_member(etcd, j) && reach(leader, j))
+            etcd->log[j] = longest + 1;
+}
+
+static void run_etcd(void)
+{
+    bool may_lead[MACHINES] = {false};
+    const struct etcd *serves = NULL;
+    unsigned count = 0;
+    for (unsigned i = 0; i < MACHINES; i++) {
+        may_lead[i] = world.at[i].etcd != NULL && has_quorum(world.at[i].etcd, i);
+        count += may_lead[i];
+        if (!may_lead[i])
+            continue;
+        ck_assert_msg(serves == NULL || serves == world.at[i].etcd, "two clusters have a quorum");
+        serves = world.at[i].etcd;
+    }
+    if (world.leader == MACHINES || !may_lead[world.leader] || below(200) == 0)
+        world.leader = count > 0 ? (unsigned)below(MACHINES) : MACHINES;
+    if (world.leader < MACHINES && !may_lead[world.leader])
+        world.leader = MACHINES; /* an election takes a moment */
+    for (unsigned i = 0; i < MACHINES; i++)
+        ddpi_cluster_led(&world.at[i].cluster, i == world.leader,
+                         may_lead[i] && world.leader < MACHINES && reach(i, world.leader),
+                         world.now_ms);
+    if (world.leader < MACHINES)
+        write_entry(world.at[world.leader].etcd, world.leader);
+}
+
+static void talk(void)
+{
+    for (unsigned i = 0; i < MACHINES; i++)
+        for (unsigned j = 0; j < MACHINES; j++)
+            if (i != j && world.at[i].alive && world.at[j].alive && reach(i, j) && below(3) == 0)
+                ddpi_cluster_hear(&world.at[i].cluster, &world.at[j].cluster.own, world.now_ms);
+}
+
+static void start_etcd(unsigned i, bool founds)
+{
+    struct ddpi_keeper_status *own = &world.at[i].cluster.own;
+    struct etcd *etcd = find_etcd(own->number);
+    ck_assert_msg(world.at[i].etcd == NULL, "a life starts a second etcd");
+    world.at[i].etcd = etcd;
+    if (!founds)
+        return;
+    for (unsigned j = 0; j < MACHINES; j++) {
+        /* A machine that was not there is a member all the same, which never comes. */
+        uint64_t life = own->founders[j] != 0 ? own->founders[j] : UINT64_MAX;
+        if (etcd->acknowledged == 0 && etcd->member[j] == 0)
+            etcd->member[j] = life;
+    }
+}
+
+static void begin_replacing(unsigned i, const struct ddpi_cluster_step *step)
+{
+    world.at[i].etcd->member[step->machine] = 0;
+    world.at[i].replaces = *step;
+    world.at[i].replaced_ms = world.now_ms + below(3000);
+}
+
+static void end_replacing(unsigned i)
+{
+    struct etcd *etcd = world.at[i].etcd;
+    const struct ddpi_cluster_step *step = &world.at[i].replaces;
+    if (world.at[i].replaced_ms == 0 || world.now_ms < world.at[i].replaced_ms)
+        return;
+    world.at[i].replaced_ms = 0;
+    bool done = etcd != NULL && has_quorum(etcd, i);
+    if (done) {
+        etcd->member[step->machine] = step->life;
+        etcd->log[step->machine] = 0;
+    }
+    ddpi_cluster_replaced(&world.at[i].cluster, step, done ? members_of(etcd) : 0);
+}
+
+static void act(unsigned i)
+{
+    struct ddpi_cluster_step step =
+        ddpi_cluster_step(&world.at[i].cluster, next_random(), world.now_ms);
+    switch (step.action) {
+    case CLUSTER_NONE:
+        break;
+    case CLUSTER_START_NEW:
+    case CLUSTER_START_EXISTING:
+        start_etcd(i, step.action == CLUSTER_START_NEW);
+        break;
+    case CLUSTER_REPLACE:
+        begin_replacing(i, &step);
+        break;
+    case CLUSTER_WIPE:
+        be_born(i);
+        break;
+    }
+    /* etcd ends with 0 when its member was removed. */
+    const struct etcd *etcd = world.at[i].etcd;
+    if (etcd != NULL && etcd->member[i] != world.at[i].cluster.own.life)
+        for (unsigned j = 0; j < MACHINES; j++)
+            if (j != i && has_quorum(etcd, j) && reach(i, j)) {
+                be_born(i);
+                return;
+            }
+}
+
+static void tick(void)
+{
+    world.now_ms += TICK_MS;
+    run_etcd();
+    talk();
+    for (unsigned i = 0; i < MACHINES; i++)
+        if (world.at[i].alive) {
+            act(i);
+            end_replacing(i);
+        }
+}
+
+static void begin_world(uint64_t seed)
+{
+    memset(&world, 0, sizeof world);
+    world.random = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
+    world.now_ms = 1000000;
+    world.leader = MACHINES;
+    ck_assert_int_eq(ddpi_cluster_list_parse("a,b,c", 29400, 0, &world.list, &why), DDP_OK);
+}
+
+/* The number of the cluster that all three are members of, with a leader; 0: not so. */
+static uint64_t whole(void)
+{
+    const struct etcd *etcd = world.at[0].etcd;
+    if (etcd == NULL || world.leader == MACHINES)
+        return 0;
+    for (unsigned i = 0; i < MACHINES; i++)
+        if (!is_member(etcd, i) || world.at[i].cluster.own.phase != KEEPER_MEMBER)
+            return 0;
+    return etcd->number;
+}
+
+static uint64_t run_until_whole(uint64_t most_ms)
+{
+    for (uint64_t end = world.now_ms + most_ms; world.now_ms < end && whole() == 0;)
+        tick();
+    return whole();
+}
+
+static void run_for(uint64_t ms)
+{
+    for (uint64_t end = world.now_ms + ms; world.now_ms < end;)
+        tick();
+}
+
+START_TEST(three_empty_keepers_found_a_cluster_at_once)
+{
+    begin_world(1);
+    for (unsigned i = 0; i < MACHINES; i++)
+        be_born(i);
+    ck_assert_uint_ne(run_until_whole(2000), 0);
+    ck_assert_uint_eq(world.etcd_count, 1);
+}
+END_TEST
+
+START_TEST(one_keeper_alone_founds_none)
+{
+    begin_world(2);
+    be_born(1);
+    run_for(120000);
+    ck_assert_uint_eq(world.etcd_count, 0);
+    ck_assert_int_eq(world.at[1].cluster.own.phase, KEEPER_EMPTY);
+}
+END_TEST
+
+START_TEST(two_keepers_wait_then_found_and_take_the_third_in)
+{
+    begin_world(3);
+    be_born(0);
+    be_born(2);
+    run_for(QUIET_MS - 500);
+    ck_assert_uint_eq(world.etcd_count, 0);
+    run_for(3000);
+    ck_assert_uint_eq(world.etcd_count, 1);
+    ck_assert_uint_lt(world.leader, MACHINES);
+    be_born(1);
+    ck_assert_uint_eq(run_until_whole(10000), world.etcds[0].number);
+}
+END_TEST
+
+START_TEST(a_machine_that_comes_back_empty_is_another_member)
+{
+    begin_world(4);
+    for (unsigned i = 0; i < MACHINES; i++)
+        be_born(i);
+    uint64_t number = run_until_whole(5000);
+    for (unsigned i = 0; i < MACHINES; i++) { /* one after the other, the leader among them */
+        kill_machine(i);
+        be_born(i); /* at once, before anybody has noticed */
+        ck_assert_uint_eq(run_until_whole(20000), number);
+    }
+    ck_assert_uint_eq(world.etcd_count, 1);
+}
+END_TEST
+
+START_TEST(who_was_left_behind_begins_again)
+{
+    begin_world(5);
+    for (unsigned i = 0; i < MACHINES; i++)
+        be_born(i);
+    uint64_t number = run_until_whole(5000);
+    for (unsigned i = 0; i < MACHINES; i++)
+        world.cut[0][i] = world.cut[i][0] = true;
+    kill_machine(1);
+    kill_machine(2);
+    be_born(1);
+    be_born(2);
+    run_for(30000); /* the data is lost: two of three have died */
+    ck_assert_uint_eq(world.etcd_count, 2);
+    ck_assert_int_eq(world.at[0].cluster.own.phase, KEEPER_MEMBER);
+    memset(world.cut, 0, sizeof world.cut);
+    ck_assert_uint_ne(run_until_whole(20000), number);
+    ck_assert_uint_eq(world.etcd_count, 2);
+}
+END_TEST
+
+static void cut_at_random(void)
+{
+    unsigned a = (unsigned)below(MACHINES), b = (unsigned)below(MACHINES);
+    if (a != b)
+        world.cut[a][b] = world.cut[b][a] = below(3) > 0;
+}
+
+/* Machines die, come back and lose each other, without any order. At the end all are well. */
+START_TEST(no_order_of_events_founds_two_or_loses_an_entry)
+{
+    begin_world((uint64_t)_i + 100);
+    for (unsigned i = 0; i < MACHINES; i++)
+        if (below(4) > 0)
+            be_born(i);
+    for (unsigned events = 0; events < 60; events++) {
+        unsigned i = (unsigned)below(MACHINES);
+        if (below(3) == 0)
+            cut_at_random();
+        else if (world.at[i].alive && below(3) > 0)
+            kill_machine(i);
+        else if (!world.at[i].alive)
+            be_born(i);
+        run_for(below(2) == 0 ? below(500) : below(15000));
+    }
+    memset(world.cut, 0, sizeof world.cut);
+    for (unsigned i = 0; i < MACHINES; i++)
+        if (!world.at[i].alive)
+            be_born(i);
+    ck_assert_msg(run_until_whole(120000) != 0, "they do not agree, seed %d", _i);
+}
+END_TEST
+
+/* One machine at a time has a fault, and the next one only when all are well again. */
+START_TEST(one_fault_at_a_time_loses_nothing)
+{
+    begin_world((uint64_t)_i + 5000);
+    for (unsigned i = 0; i < MACHINES; i++)
+        be_born(i);
+    uint64_t number = run_until_whole(5000);
+    ck_assert_uint_ne(number, 0);
+    for (unsigned faults = 0; faults < 10; faults++) {
+        unsigned i = (unsigned)below(MACHINES);
+        bool dies = below(2) == 0;
+        if (dies)
+            kill_machine(i);
+        for (unsigned j = 0; j < MACHINES && !dies; j++)
+            world.cut[i][j] = world.cut[j][i] = true;
+        run_for(below(2) == 0 ? below(1000) : below(30000));
+        if (dies)
+            be_born(i);
+        memset(world.cut, 0, sizeof world.cut);
+        ck_assert_msg(run_until_whole(60000) == number, "fault %u, seed %d", faults, _i);
+    }
+    ck_assert_uint_eq(world.etcd_count, 1);
+}
+END_TEST
+
+Suite *test_suite(void)
+{
+    Suite *suite = suite_create("cluster");
+    TCase *pure = tcase_create("pure");
+    ADD_TESTS(pure, a_list_does_not_depend_on_its_order, what_is_no_list, what_etcd_is_told,
+              a_status_is_read_as_it_was_written, what_is_no_status);
+    suite_add_tcase(suite, pure);
+    TCase *model = tcase_create("model");
+    ADD_TESTS(model, three_empty_keepers_found_a_cluster_at_once, one_keeper_alone_founds_none,
+              two_keepers_wait_then_found_and_take_the_third_in,
+              a_machine_that_comes_back_empty_is_another_member, who_was_left_behind_begins_again);
+    tcase_add_loop_test(model, no_order_of_events_founds_two_or_loses_an_entry, 0, 200);
+    tcase_add_loop_test(model, one_fault_at_a_time_loses_nothing, 0, 100);
+    suite_add_tcase(suite, model);
+    return suite;
+}
