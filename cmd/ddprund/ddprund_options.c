@@ -170,6 +170,7 @@ static ddp_status parse_ms(const struct option *option, const char *text, void *
 #define LIMITS         "Limits (what exceeds one is refused, counted and logged)"
 #define TCPSTORE       "TCPStore clients (PyTorch)"
 #define STATE          "State"
+#define CLUSTER        "Three machines that keep one store"
 #define RUNNING        "Running and logging"
 #define OTHER          "Other"
 
@@ -319,6 +320,23 @@ static const struct option table[] = {
     {"state-key-file", 0, "FILE", "DDPRUND_STATE_KEY_FILE", "none", STATE,
      "with etcds://: its key (PEM)", option_text, FIELD(state_key_file), 0, 0},
 
+    {"cluster", 0, "HOST[:PORT],HOST[:PORT],HOST[:PORT]", "DDPRUND_CLUSTER", NULL, CLUSTER,
+     "keep the store together with the other two of these machines, each of which runs the same: "
+     "any one of them may die, and no acknowledged change is lost. It starts an etcd (3.4 or 3.5, "
+     "Debian: etcd-server) and a ddprund with its state there, starts either of them again when it "
+     "ends, and ends both when it ends. The token is the same on all three",
+     option_text, FIELD(cluster), 0, 0},
+    {"cluster-dir", 0, "FOLDER", "DDPRUND_CLUSTER_DIR", "TMPDIR, or /tmp", CLUSTER,
+     "put etcd's data, some 130 MB, into a new folder in FOLDER, on a local disk. It is removed at "
+     "the end, or when the next one starts",
+     option_text, FIELD(cluster_dir), 0, 0},
+    {"peer-port", 0, "PORT", "DDPRUND_PEER_PORT", "the store's + 1000", CLUSTER,
+     "port at which the etcds of the three machines reach each other, the same on all", option_u32,
+     FIELD(peer_port), 1, UINT16_MAX},
+    {"keeper-fd", 0, "N", NULL, NULL, CLUSTER,
+     "the socket of the --cluster that starts this ddprund; given by no one else", option_u32,
+     FIELD(keeper_fd), 3, INT32_MAX},
+
     {"busy-poll", 0, "USEC", "DDPRUND_BUSY_POLL", "100", RUNNING,
      "poll this long for the next request before sleeping, if the last two were this close "
      "together; 0: never",
@@ -354,6 +372,19 @@ static void derive_limits(struct ddpi_server_options *server)
         server->output_soft = server->output_hard / 4;
 }
 
+/* What a keeper decides itself, or cannot do without. */
+static ddp_status check_cluster(const struct ddprund_options *options, struct ddp_error *err)
+{
+    if (options->state != NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--cluster keeps the state itself, so leave --state out");
+    if (options->server.auth == DDPI_SERVER_AUTH_NEVER)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--cluster needs the token, by which its machines know each other, "
+                              "and --no-auth disables it; leave one out");
+    return DDP_OK;
+}
+
 ddp_status ddprund_options_parse(int argc, char **argv, char *const *envp,
                                  struct ddprund_options *ret_options, struct ddp_error *err)
 {
@@ -383,6 +414,10 @@ ddp_status ddprund_options_parse(int argc, char **argv, char *const *envp,
             "'%s' is not an option, and ddprund takes nothing else; 'ddprund --help' "
             "lists the options",
             argv[operand]);
+    if (options.cluster != NULL && options.keeper_fd == 0)
+        status = check_cluster(&options, err);
+    if (status != DDP_OK)
+        return status;
     derive_limits(&options.server);
     *ret_options = options;
     return DDP_OK;

@@ -35,7 +35,11 @@ struct ddprund_options {
     const char *state_cert_file;
     const char *state_key_file;
     const char *advertise;
-    const char *log_file; /* NULL: stderr */
+    const char *cluster;     /* three machines; NULL: not given */
+    const char *cluster_dir; /* NULL: TMPDIR */
+    uint32_t peer_port;      /* 0: not given */
+    uint32_t keeper_fd;      /* 0: not given */
+    const char *log_file;    /* NULL: stderr */
     enum ddpi_log_level log_level;
     uint64_t drain_timeout_ms;
     bool help;

@@ -12,6 +12,8 @@
 #include "etcd_state.h"
 #include "exit_codes.h"
 #include "host.h"
+#include "keeper.h"
+#include "keeper_link.h"
 #include "logfile.h"
 #include "mem.h"
 #include "secrecy.h"
@@ -65,8 +67,9 @@ struct daemon {
     struct ddpi_server *server;
     struct ddpi_sqlite_sink *state; /* NULL: not in a file */
     struct etcd_state *etcd;        /* NULL: not in etcd */
-    char *home_token;               /* the path of the user's default token; NULL: not used */
-    uint32_t adopted;               /* the number of listening sockets from a service manager */
+    struct keeper_link keeper;
+    char *home_token; /* the path of the user's default token; NULL: not used */
+    uint32_t adopted; /* the number of listening sockets from a service manager */
     bool draining;
     bool stopped;
     int code; /* exit code */
@@ -154,6 +157,7 @@ static void daemon_stop(struct daemon *daemon)
     ddpi_server_close(daemon->server, NULL, NULL);
     etcd_state_close(daemon->etcd); /* after the server, as another process may lead from then on */
     daemon->etcd = NULL;
+    keeper_link_close(&daemon->keeper);
     uv_close((uv_handle_t *)&daemon->drain_timer, NULL);
     for (size_t i = 0; i < SIGNALS; i++)
         uv_close((uv_handle_t *)&daemon->signals[i], NULL);
@@ -211,12 +215,16 @@ static void on_state_failed(void *ctx, const struct ddp_error *why)
 
 static void on_etcd_leads(void *ctx)
 {
-    notify(ctx, "STATUS=serving");
+    struct daemon *daemon = ctx;
+    notify(daemon, "STATUS=serving");
+    keeper_link_tell(&daemon->keeper, NULL);
 }
 
-static void on_etcd_stands_by(void *ctx)
+static void on_etcd_stands_by(void *ctx, const char *leader)
 {
-    notify(ctx, "STATUS=standing by");
+    struct daemon *daemon = ctx;
+    notify(daemon, "STATUS=standing by");
+    keeper_link_tell(&daemon->keeper, leader);
 }
 
 static ddp_status open_etcd(struct daemon *daemon, struct ddp_error *err)
@@ -229,6 +237,34 @@ static ddp_status open_etcd(struct daemon *daemon, struct ddp_error *err)
                                                .stands_by = on_etcd_stands_by,
                                                .failed = on_state_failed};
     return etcd_state_open(&daemon->loop, &options, &daemon->etcd, err);
+}
+
+/* ---- the keeper that has started this ddprund ---- */
+
+static void on_keeper_status(void *ctx, const char *text, size_t len)
+{
+    struct daemon *daemon = ctx;
+    struct ddp_error err;
+    if (ddpi_server_set_keeper_status(daemon->server, text, len, &err) != DDP_OK)
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_ERROR, "%s", err.msg);
+}
+
+static void on_keeper_open(void *ctx)
+{
+    struct daemon *daemon = ctx;
+    struct ddp_error err;
+    if (daemon->stopped || daemon->etcd != NULL || open_etcd(daemon, &err) == DDP_OK)
+        return;
+    daemon->code = ddprund_fail(EXIT_CONFIG, &err);
+    daemon_stop(daemon);
+}
+
+static ddp_status obey_keeper(struct daemon *daemon, struct ddp_error *err)
+{
+    daemon->keeper.ctx = daemon;
+    daemon->keeper.status = on_keeper_status;
+    daemon->keeper.open = on_keeper_open;
+    return keeper_link_open(&daemon->keeper, &daemon->loop, (int)daemon->options.keeper_fd, err);
 }
 
 static ddp_status take_mutation(void *ctx, const struct ddpi_mutation *mutation,
@@ -443,7 +479,7 @@ static void announce(struct daemon *daemon)
     ddpi_store_number_put(ddpi_server_number(daemon->server), number);
     if (daemon->home_token != NULL)
         ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "the token is in %s", daemon->home_token);
-    if (daemon->etcd == NULL) /* else it is known later */
+    if (!etcd_state_is(&daemon->options)) /* else it is known later */
         ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "this is the store %s", number);
     if (fflush(stdout) != 0)
         ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN, "standard output cannot be written");
@@ -462,20 +498,68 @@ static int daemon_serve(struct daemon *daemon)
     etcd_state_limit(&daemon->options);
     if (ddpi_server_create_unbound(&daemon->loop, server, &daemon->server, &err) != DDP_OK)
         return ddprund_fail(EXIT_CONFIG, &err);
+    bool kept = daemon->options.keeper_fd != 0;
     if (open_state(daemon, &err) != DDP_OK || listen_everywhere(daemon, &err) != DDP_OK ||
-        (etcd_state_is(&daemon->options) && open_etcd(daemon, &err) != DDP_OK)) {
+        (kept && obey_keeper(daemon, &err) != DDP_OK) ||
+        (!kept && etcd_state_is(&daemon->options) && open_etcd(daemon, &err) != DDP_OK)) {
         ddpi_server_close(daemon->server, NULL, NULL);
         uv_run(&daemon->loop, UV_RUN_DEFAULT);
         return ddprund_fail(EXIT_CONFIG, &err);
     }
     watch_signals(daemon);
-    for_endpoints(daemon, leave_mark);
+    if (!kept) /* nobody hosts a store at one of several endpoints */
+        for_endpoints(daemon, leave_mark);
     announce(daemon);
+    keeper_link_tell(&daemon->keeper, "");
     uv_run(&daemon->loop, UV_RUN_DEFAULT);
     return daemon->code;
 }
 
-static int daemon_run(struct daemon *daemon)
+/* ---- being a keeper ---- */
+
+static void on_keeper_ready(void *ctx)
+{
+    notify(ctx, "READY=1");
+}
+
+static void on_keeper_reload(void *ctx)
+{
+    reload(ctx);
+}
+
+static int daemon_keep(struct daemon *daemon, int argc, char *const *argv)
+{
+    struct ddp_error err;
+    struct ddpi_credential token;
+    const struct ddprund_options *options = &daemon->options;
+    if (read_token(daemon, &token, &err) != DDP_OK)
+        return ddprund_fail(EXIT_CONFIG, &err);
+    if (!token.is_token) {
+        ddpi_error_set(&err, DDP_E_INVALID,
+                       "--cluster needs the token itself, and this is the key of one role");
+        return ddprund_fail(EXIT_CONFIG, &err);
+    }
+    const struct keeper_options keeper = {.list = options->cluster,
+                                          .advertise = options->advertise,
+                                          .cluster_dir = options->cluster_dir,
+                                          .port = DDPRUND_PORT,
+                                          .peer_port = (uint16_t)options->peer_port,
+                                          .state_lease_ms = options->state_lease_ms,
+                                          .tls = options->server.tls,
+                                          .listens = options->listen.count > 0,
+                                          .token = &token,
+                                          .argv = argv,
+                                          .argc = argc,
+                                          .log = &daemon->logfile.log,
+                                          .ready = on_keeper_ready,
+                                          .reload = on_keeper_reload,
+                                          .ctx = daemon};
+    int code = keeper_run(&daemon->loop, &keeper);
+    ddpi_wipe(&token, sizeof token);
+    return code;
+}
+
+static int daemon_run(struct daemon *daemon, int argc, char *const *argv)
 {
     struct ddp_error err;
     const char *path = daemon->options.log_file;
@@ -502,7 +586,8 @@ static int daemon_run(struct daemon *daemon)
         ddpi_error_sys(&err, -uv_err, "cannot set up the event loop");
         return ddprund_fail(EXIT_CONFIG, &err);
     }
-    int code = daemon_serve(daemon);
+    bool keeps = daemon->options.cluster != NULL && daemon->options.keeper_fd == 0;
+    int code = keeps ? daemon_keep(daemon, argc, argv) : daemon_serve(daemon);
     ddpi_sqlite_sink_close(daemon->state);
     ddpi_free(daemon->home_token);
     int left = uv_loop_close(&daemon->loop);
@@ -529,7 +614,7 @@ int main(int argc, char **argv)
         fputs(usage_text, stdout);
         puts("\n'ddprund --help' lists all options.");
     } else {
-        return daemon_run(&daemon);
+        return daemon_run(&daemon, argc, argv);
     }
     return fflush(stdout) == 0 ? 0 : 1;
 }

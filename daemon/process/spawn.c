@@ -33,6 +33,7 @@ enum { STACK_SIZE = 32 * 1024, CLOSE_MAX = 65536 };
 #define SPAWN_STEPS(X)                                        \
     X(STEP_SESSION, "make a session")                         \
     X(STEP_DEATH_SIGNAL, "tie its life to the agent's")       \
+    X(STEP_FOLDER, "enter its working folder")                \
     X(STEP_BINDING, "bind it to its processors")              \
     X(STEP_STDIO, "connect standard input, output and error") \
     X(STEP_PASS, "pass descriptors on")                       \
@@ -137,6 +138,9 @@ static int child_main(void *arg)
         goto failed;
     if (getppid() != birth->parent)
         _exit(127); /* the agent died before prctl(): no signal will come */
+    birth->step = STEP_FOLDER;
+    if (request->folder != NULL && chdir(request->folder) != 0)
+        goto failed;
     birth->step = STEP_BINDING;
     if (request->cpus != NULL && sched_setaffinity(0, request->cpus_size, request->cpus) != 0)
         goto failed;

@@ -25,6 +25,7 @@ struct spawn_request {
     const char *path;      /* no search in PATH */
     char *const *argv;     /* NULL-terminated */
     char *const *envp;     /* NULL-terminated */
+    const char *folder;    /* its working folder; NULL: ours */
     int stdio[3];          /* descriptors that become 0, 1 and 2; each is i or above 2 */
     int key_fd;            /* becomes SPAWN_KEY_FD; 0: none */
     int cgroup_fd;         /* cgroup.procs of the group to join, if possible; 0: ours */

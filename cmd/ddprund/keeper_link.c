@@ -1,0 +1,71 @@
+/*
+ * keeper_link.c - see keeper_link.h. Owns the socket.
+ */
+#include "keeper_link.h"
+
+#include "error.h"
+#include "keeper.h"
+#include "keeper_status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void on_packet(uv_poll_t *poll, int status, int events)
+{
+    struct keeper_link *link = poll->data;
+    char packet[1 + DDPI_KEEPER_STATUS_MAX];
+    (void)status;
+    (void)events;
+    ssize_t len;
+    while ((len = recv(link->fd, packet, sizeof packet, MSG_DONTWAIT)) > 0) {
+        if (packet[0] == KEEPER_SAYS_STATUS)
+            link->status(link->ctx, packet + 1, (size_t)len - 1);
+        else if (packet[0] == KEEPER_SAYS_OPEN)
+            link->open(link->ctx);
+        if (link->fd == 0)
+            return; /* that was the end */
+    }
+    if (len == 0) /* the keeper is dead, and the kernel ends this process */
+        uv_poll_stop(poll);
+}
+
+ddp_status keeper_link_open(struct keeper_link *link, uv_loop_t *loop, int fd,
+                            struct ddp_error *err)
+{
+    int type = 0;
+    socklen_t size = sizeof type;
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--keeper-fd=%d is no socket of a keeper; only 'ddprund --cluster' "
+                              "gives this option",
+                              fd);
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    link->fd = fd;
+    link->poll.data = link;
+    uv_poll_init(loop, &link->poll, fd);
+    uv_poll_start(&link->poll, UV_READABLE, on_packet);
+    return DDP_OK;
+}
+
+void keeper_link_tell(const struct keeper_link *link, const char *leader)
+{
+    char packet[1 + DDPI_CLUSTER_ENDPOINT];
+    if (link->fd == 0)
+        return;
+    packet[0] = leader == NULL ? KEEPER_HEARS_LEADS : KEEPER_HEARS_STANDS_BY;
+    int len = snprintf(packet + 1, sizeof packet - 1, "%s", leader != NULL ? leader : "");
+    (void)send(link->fd, packet, 1 + (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void keeper_link_close(struct keeper_link *link)
+{
+    if (link->fd == 0)
+        return;
+    uv_close((uv_handle_t *)&link->poll, NULL); /* libuv is done with the descriptor at once */
+    close(link->fd);
+    link->fd = 0;
+}

@@ -1,0 +1,29 @@
+/*
+ * keeper_link.h - the other end of a keeper's socket (cmd/keeper): what its ddprund is told, and
+ * tells.
+ */
+#ifndef CMD_KEEPER_LINK_H
+#define CMD_KEEPER_LINK_H
+
+#include <ddprun/status.h>
+#include <uv.h>
+
+struct keeper_link {
+    int fd; /* 0: this ddprund has no keeper */
+    uv_poll_t poll;
+    void *ctx;
+    /* What other keepers are to be told. */
+    void (*status)(void *ctx, const char *text, size_t len);
+    /* etcd has a quorum: open the state. Once. */
+    void (*open)(void *ctx);
+};
+
+/* Set @status, @open and @ctx before. DDP_E_INVALID: @fd is no socket of a keeper. */
+DDP_MUST_CHECK ddp_status keeper_link_open(struct keeper_link *link, uv_loop_t *loop, int fd,
+                                           struct ddp_error *err);
+/* Without effect if there is no keeper: @leader is the endpoint of the store that leads, NULL if it
+ * is this one, "" if it is not known. */
+void keeper_link_tell(const struct keeper_link *link, const char *leader);
+void keeper_link_close(struct keeper_link *link);
+
+#endif

@@ -1,0 +1,636 @@
+/*
+ * keeper.c - see keeper.h. Owns the folder, both processes, and what it asks of etcd and of the
+ * other keepers.
+ */
+#include "keeper.h"
+
+#include "cluster.h"
+#include "error.h"
+#include "exit_codes.h"
+#include "keeper_etcd.h"
+#include "keeper_peers.h"
+#include "keeper_replace.h"
+#include "mem.h"
+#include "memory_file.h"
+#include "token_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum {
+    TICK_MS = 50,
+    LEASE_MS = 5000,        /* of an agent: two empty keepers wait for it, and for the store's */
+    QUORUM_MS = 300,        /* between looks at etcd */
+    QUORUM_FRESH_MS = 1500, /* it had a quorum */
+    AGAIN_MS = 1000,        /* between two starts of a process that does not last */
+    END_MS = 5000,          /* from SIGTERM to SIGKILL */
+    WAITING_MS = 10000,     /* between lines that say who is missing, ... */
+    MISSED_MS = 2000,       /* ... and before the first one */
+    PREFIX_WORDS = 6,
+};
+
+#define PREFIX "/ddprun"
+
+enum keeper_phase { RUNNING, WIPING, ENDING };
+
+struct keeper {
+    const struct keeper_options *options;
+    const struct ddpi_log *log;
+    uv_loop_t *loop;
+    enum keeper_phase phase;
+    int code;
+
+    struct ddpi_cluster_list list;
+    struct keeper_self self;
+    char endpoint[DDPI_CLUSTER_ENDPOINT]; /* of this machine's store */
+    struct ddpi_cluster cluster;
+    struct keeper_folder folder;
+    int token_fd;
+    struct keeper_peers *peers;
+    uv_timer_t tick;
+    uv_signal_t signals[3];
+    uint64_t end_by_ms;
+    uint64_t told_waiting_ms;
+
+    struct keeper_child server;
+    uint64_t server_at_ms; /* not to be started before */
+    bool server_listens;   /* or has, in this life of the keeper */
+    int link;              /* to the ddprund; -1: none */
+    uv_poll_t link_poll;
+    char told[DDPI_KEEPER_STATUS_MAX]; /* the last status that it was told */
+    size_t told_len;
+    bool told_open;
+    bool leads;
+    char leader[DDPI_CLUSTER_ENDPOINT];
+
+    struct keeper_etcd program;
+    struct keeper_child etcd;
+    uint64_t etcd_at_ms; /* not to be started before; 0: this life has not started one */
+    bool existing;
+    unsigned members;
+    struct ddpi_etcd_client *client;
+    struct ddpi_etcd_call quorum;
+    uint64_t quorum_ms; /* when it had one last; 0: not in this life */
+    uint64_t asked_ms;
+    struct keeper_replace replace;
+    struct ddpi_cluster_step replaces;
+};
+
+static int keeper_fail(int code, const struct ddp_error *err)
+{
+    fprintf(stderr, "ddprund: %s\n", err->msg);
+    return code;
+}
+
+static void endpoint_of(const struct keeper *keeper, unsigned number,
+                        char text[DDPI_CLUSTER_ENDPOINT])
+{
+    ddpi_endpoint_text(&keeper->list.at[number], text, DDPI_CLUSTER_ENDPOINT);
+}
+
+/* ---- the end ---- */
+
+static void stop(struct keeper *keeper, enum keeper_phase phase)
+{
+    keeper->phase = phase;
+    keeper->end_by_ms = uv_now(keeper->loop) + END_MS;
+    ddpi_etcd_call_finish(keeper->client, &keeper->quorum);
+    ddpi_etcd_call_init(&keeper->quorum);
+    keeper_replace_finish(&keeper->replace);
+    keeper_child_signal(&keeper->server, phase == ENDING ? SIGTERM : SIGKILL);
+    if (phase == WIPING || !keeper_child_runs(&keeper->server))
+        keeper_child_signal(&keeper->etcd, phase == ENDING ? SIGTERM : SIGKILL);
+}
+
+static void fail(struct keeper *keeper, int code, const struct ddp_error *err)
+{
+    ddpi_log(keeper->log, DDPI_LOG_ERROR, "%s", err->msg);
+    keeper->code = keeper_fail(code, err);
+    stop(keeper, ENDING);
+}
+
+static void wipe(struct keeper *keeper, const char *why)
+{
+    ddpi_log(keeper->log, DDPI_LOG_WARN, "this machine's part of the store is given up: %s", why);
+    stop(keeper, WIPING);
+}
+
+/* ---- its ddprund ---- */
+
+static void tell(struct keeper *keeper, char kind, const char *text, size_t len)
+{
+    char packet[DDPI_KEEPER_STATUS_MAX + 1];
+    packet[0] = kind;
+    memcpy(packet + 1, text, len);
+    /* Its queue is full only while it is stopped. Then it does not answer either, and the next
+     * change tells it. */
+    (void)send(keeper->link, packet, len + 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void tell_status(struct keeper *keeper)
+{
+    char text[DDPI_KEEPER_STATUS_MAX];
+    size_t len = ddpi_keeper_status_put(&keeper->cluster.own, text);
+    if (keeper->link < 0 || len == 0 ||
+        (len == keeper->told_len && memcmp(text, keeper->told, len) == 0))
+        return;
+    memcpy(keeper->told, text, len);
+    keeper->told_len = len;
+    tell(keeper, KEEPER_SAYS_STATUS, text, len);
+}
+
+static void on_link_closed(uv_handle_t *handle)
+{
+    struct keeper *keeper = handle->data;
+    close(keeper->link);
+    keeper->link = -1;
+}
+
+static void hear_server(struct keeper *keeper, const char *packet, size_t len)
+{
+    keeper->server_listens = true;
+    keeper->leads = packet[0] == KEEPER_HEARS_LEADS;
+    snprintf(keeper->leader, sizeof keeper->leader, "%.*s", (int)(len - 1), packet + 1);
+}
+
+static void on_link(uv_poll_t *poll, int status, int events)
+{
+    struct keeper *keeper = poll->data;
+    char packet[1 + DDPI_CLUSTER_ENDPOINT];
+    (void)status;
+    (void)events;
+    ssize_t len;
+    bool listened = keeper->server_listens;
+    while ((len = recv(keeper->link, packet, sizeof packet, MSG_DONTWAIT)) > 0)
+        hear_server(keeper, packet, (size_t)len);
+    if (len == 0)
+        uv_poll_stop(poll);
+    if (!listened && keeper->server_listens)
+        keeper->options->ready(keeper->options->ctx);
+}
+
+/* The words of this ddprund, and those that make it the keeper's. */
+static char **server_words(struct keeper *keeper, char texts[PREFIX_WORDS][KEEPER_PATH + 512])
+{
+    const struct keeper_options *options = keeper->options;
+    char **words = calloc((size_t)options->argc + PREFIX_WORDS + 1, sizeof *words);
+    if (words == NULL)
+        return NULL;
+    memcpy(words, options->argv, (size_t)options->argc * sizeof *words);
+    char **next = words + options->argc;
+    enum { SIZE = KEEPER_PATH + 512 };
+    snprintf(texts[0], SIZE, "--keeper-fd=%d", KEEPER_LINK_FD);
+    snprintf(texts[1], SIZE, "--token-fd=%d", KEEPER_TOKEN_FD);
+    snprintf(texts[2], SIZE, "--state=etcd://unix:%s/" KEEPER_SOCKET ":" PREFIX,
+             keeper->folder.path);
+    snprintf(texts[3], SIZE, "--advertise=%s", keeper->endpoint);
+    snprintf(texts[4], SIZE, "--listen=%s", keeper->endpoint);
+    for (unsigned i = 0; i < (options->listens ? 4 : 5); i++)
+        *next++ = texts[i];
+    return words;
+}
+
+static ddp_status start_server_at(struct keeper *keeper, int link, struct ddp_error *err)
+{
+    char texts[PREFIX_WORDS][KEEPER_PATH + 512], path[4096];
+    char **words = server_words(keeper, texts);
+    if (words == NULL)
+        return ddpi_error_nomem(err, sizeof texts);
+    ssize_t len = readlink("/proc/self/exe", path, sizeof path - 1);
+    path[len > 0 ? len : 0] = '\0';
+    if (access(path, X_OK) != 0) /* it was replaced; this name lasts, but is not one for people */
+        snprintf(path, sizeof path, "/proc/self/exe");
+    const struct spawn_request request = {.path = path,
+                                          .argv = words,
+                                          .envp = environ,
+                                          .stdio = {0, 1, 2},
+                                          .key_fd = keeper->token_fd,
+                                          .pmi_fd = link}; /* becomes KEEPER_LINK_FD */
+    ddp_status status = keeper_child_start(&keeper->server, keeper->loop, &request, err);
+    free(words);
+    return status;
+}
+
+static ddp_status start_server(struct keeper *keeper, struct ddp_error *err)
+{
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+        return ddpi_error_sys(err, errno, "cannot make a socket for the store");
+    ddp_status status = start_server_at(keeper, ends[1], err);
+    close(ends[1]);
+    if (status != DDP_OK) {
+        close(ends[0]);
+        return status;
+    }
+    keeper->link = ends[0];
+    keeper->link_poll.data = keeper;
+    uv_poll_init(keeper->loop, &keeper->link_poll, keeper->link);
+    uv_poll_start(&keeper->link_poll, UV_READABLE, on_link);
+    keeper->told_len = 0;
+    keeper->told_open = false;
+    return DDP_OK;
+}
+
+/* When to start a process again that has ended: at once, unless it does not last. */
+static uint64_t start_again_ms(const struct keeper *keeper, const struct keeper_child *child)
+{
+    uint64_t now_ms = uv_now(keeper->loop);
+    return now_ms - child->started_ms >= AGAIN_MS ? now_ms : child->started_ms + AGAIN_MS;
+}
+
+static void on_server_ended(struct keeper_child *child)
+{
+    struct keeper *keeper = child->ctx;
+    char how[64];
+    int code = WIFEXITED(child->wait_status) ? WEXITSTATUS(child->wait_status) : -1;
+    keeper->leads = false;
+    keeper->leader[0] = '\0';
+    uv_close((uv_handle_t *)&keeper->link_poll, on_link_closed);
+    if (keeper->phase == ENDING)
+        keeper_child_signal(&keeper->etcd, SIGTERM);
+    if (keeper->phase != RUNNING)
+        return;
+    if (!keeper->server_listens && code > 0) { /* it has said why */
+        keeper->code = code;
+        stop(keeper, ENDING);
+        return;
+    }
+    keeper->server_at_ms =
+        code == EXIT_TRY_AGAIN ? uv_now(keeper->loop) : start_again_ms(keeper, child);
+    keeper_child_describe(child, how, sizeof how);
+    ddpi_log(keeper->log, DDPI_LOG_WARN, "the ddprund of this keeper %s; it is started again", how);
+}
+
+/* ---- its etcd ---- */
+
+static void on_etcd_ended(struct keeper_child *child)
+{
+    struct keeper *keeper = child->ctx;
+    char how[64], line[KEEPER_ETCD_LINE];
+    if (keeper->phase != RUNNING)
+        return;
+    if (WIFEXITED(child->wait_status) && WEXITSTATUS(child->wait_status) == 0) {
+        wipe(keeper, "etcd was removed from its cluster");
+        return;
+    }
+    keeper->etcd_at_ms = start_again_ms(keeper, child);
+    keeper_child_describe(child, how, sizeof how);
+    keeper_etcd_last_line(&keeper->program, line);
+    ddpi_log(keeper->log, DDPI_LOG_WARN, "etcd %s; it is started again; its last line was: %s", how,
+             line);
+}
+
+static void start_etcd(struct keeper *keeper)
+{
+    struct ddp_error err;
+    keeper->etcd_at_ms = uv_now(keeper->loop);
+    if (keeper_etcd_start(&keeper->program, keeper->cluster.own.number, keeper->existing,
+                          keeper->members, &keeper->etcd, keeper->loop, &err) != DDP_OK)
+        fail(keeper, EXIT_CONFIG, &err);
+}
+
+static void on_quorum(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
+{
+    struct keeper *keeper = call->ctx;
+    if (outcome->status == DDP_OK && outcome->reply->code == DDPI_ETCD_OK)
+        keeper->quorum_ms = uv_now(keeper->loop);
+}
+
+/* A read that all etcds must agree on. */
+static void ask_quorum(struct keeper *keeper)
+{
+    static const char key[] = PREFIX "/v1/leader";
+    struct ddpi_etcd_call *call = &keeper->quorum;
+    uint64_t now_ms = uv_now(keeper->loop);
+    bool due = keeper->quorum_ms == 0 || now_ms - keeper->asked_ms >= QUORUM_MS;
+    if (ddpi_etcd_call_is_busy(call) || !due || !keeper_child_runs(&keeper->etcd))
+        return;
+    keeper->asked_ms = now_ms;
+    ddpi_etcd_call_finish(keeper->client, call);
+    ddpi_etcd_call_init(call);
+    call->path = "/v3/kv/range";
+    call->total_ms = 1; /* one try */
+    call->done = on_quorum;
+    call->ctx = keeper;
+    (void)ddpi_etcd_put_range(
+        &call->body, &(const struct ddpi_etcd_range){.key = ddpi_bytes_of(key, sizeof key - 1),
+                                                     .keys_only = true});
+    ddpi_etcd_call_begin(keeper->client, call);
+}
+
+static void on_etcd_away(void *ctx, const struct ddp_error *why)
+{
+    (void)ctx;
+    (void)why; /* its ddprund says so */
+}
+
+static void on_etcd_back(void *ctx)
+{
+    (void)ctx;
+}
+
+static void on_replaced(void *ctx, unsigned members, const char *why)
+{
+    struct keeper *keeper = ctx;
+    char text[DDPI_CLUSTER_ENDPOINT];
+    endpoint_of(keeper, keeper->replaces.machine, text);
+    if (members != 0)
+        ddpi_log(keeper->log, DDPI_LOG_INFO,
+                 "%s has lost its data, and is taken in as a new member", text);
+    else
+        ddpi_log(keeper->log, DDPI_LOG_WARN,
+                 "%s has lost its data, and etcd does not take it in: %s", text, why);
+    ddpi_cluster_replaced(&keeper->cluster, &keeper->replaces, members);
+}
+
+/* ---- what to do next ---- */
+
+static bool knows_leader(const struct keeper *keeper)
+{
+    return (keeper->leads || keeper->leader[0] != '\0') && keeper->quorum_ms != 0 &&
+           uv_now(keeper->loop) - keeper->quorum_ms < QUORUM_FRESH_MS;
+}
+
+static void found(struct keeper *keeper, const struct ddpi_cluster_step *step)
+{
+    keeper->existing = step->action == CLUSTER_START_EXISTING;
+    keeper->members = step->members;
+    ddpi_log(keeper->log, DDPI_LOG_INFO, "%s the store %016" PRIx64,
+             keeper->existing ? "joining" : "founding", keeper->cluster.own.number);
+    start_etcd(keeper);
+}
+
+static void take_step(struct keeper *keeper)
+{
+    uint64_t random;
+    ddpi_token_random(&random, sizeof random);
+    const struct ddpi_cluster_step step =
+        ddpi_cluster_step(&keeper->cluster, random | 1, uv_now(keeper->loop));
+    switch (step.action) {
+    case CLUSTER_NONE:
+        return;
+    case CLUSTER_START_NEW:
+    case CLUSTER_START_EXISTING:
+        found(keeper, &step);
+        return;
+    case CLUSTER_REPLACE:
+        keeper->replaces = step;
+        keeper_replace_begin(&keeper->replace, step.machine);
+        return;
+    case CLUSTER_WIPE:
+        wipe(keeper, step.why);
+    }
+}
+
+/* Say who is missing, while nothing can begin. */
+static void tell_waiting(struct keeper *keeper)
+{
+    char missing[DDPI_CLUSTER_LIST_TEXT] = "";
+    size_t used = 0;
+    uint64_t now_ms = uv_now(keeper->loop);
+    if (keeper->cluster.own.phase != KEEPER_EMPTY || now_ms - keeper->told_waiting_ms < WAITING_MS)
+        return;
+    keeper->told_waiting_ms = now_ms;
+    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++) {
+        char text[DDPI_CLUSTER_ENDPOINT];
+        if (i == keeper->self.number || ddpi_cluster_hears(&keeper->cluster, i, now_ms))
+            continue;
+        endpoint_of(keeper, i, text);
+        used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%s",
+                                 used > 0 ? " and " : "", text);
+    }
+    if (used > 0)
+        ddpi_log(keeper->log, DDPI_LOG_INFO, "waiting for the keeper%s at %s",
+                 strstr(missing, " and ") != NULL ? "s" : "", missing);
+}
+
+static void on_heard(void *ctx, const struct ddpi_keeper_status *status)
+{
+    struct keeper *keeper = ctx;
+    struct ddp_error err;
+    char text[DDPI_CLUSTER_ENDPOINT];
+    if (strcmp(status->list, keeper->cluster.own.list) == 0) {
+        ddpi_cluster_hear(&keeper->cluster, status, uv_now(keeper->loop));
+        return;
+    }
+    if (keeper->phase != RUNNING || keeper->cluster.own.phase != KEEPER_EMPTY)
+        return; /* the other one is new, and ends with this sentence */
+    endpoint_of(keeper, status->self, text);
+    ddpi_error_set(&err, DDP_E_INVALID,
+                   "the list here is %s, and the one at %s is %s; give all three machines the same",
+                   keeper->cluster.own.list, text, status->list);
+    fail(keeper, EXIT_CONFIG, &err);
+}
+
+static void begin_life(struct keeper *keeper)
+{
+    uint64_t life;
+    uint64_t quiet_ms = LEASE_MS + keeper->options->state_lease_ms;
+    keeper_folder_clear(&keeper->folder, KEEPER_DATA);
+    ddpi_token_random(&life, sizeof life);
+    ddpi_cluster_begin(&keeper->cluster, &keeper->list, keeper->self.number, life | 1,
+                       (uint32_t)quiet_ms, uv_now(keeper->loop));
+    keeper->phase = RUNNING;
+    keeper->told_waiting_ms = uv_now(keeper->loop) + MISSED_MS - WAITING_MS;
+    keeper->etcd_at_ms = keeper->quorum_ms = keeper->server_at_ms = 0;
+}
+
+static void run_life(struct keeper *keeper)
+{
+    struct ddp_error err;
+    uint64_t now_ms = uv_now(keeper->loop);
+    ddpi_cluster_led(&keeper->cluster, keeper->leads, knows_leader(keeper), now_ms);
+    take_step(keeper);
+    if (keeper->phase != RUNNING)
+        return;
+    if (!keeper_child_runs(&keeper->server) && keeper->link < 0 && now_ms >= keeper->server_at_ms &&
+        start_server(keeper, &err) != DDP_OK) {
+        fail(keeper, EXIT_CONFIG, &err);
+        return;
+    }
+    if (keeper->etcd_at_ms != 0 && !keeper_child_runs(&keeper->etcd) &&
+        now_ms >= keeper->etcd_at_ms)
+        start_etcd(keeper);
+    ask_quorum(keeper);
+    tell_status(keeper);
+    if (keeper->quorum_ms != 0 && !keeper->told_open && keeper->link >= 0) {
+        keeper->told_open = true;
+        tell(keeper, KEEPER_SAYS_OPEN, "", 0);
+    }
+    tell_waiting(keeper);
+}
+
+static void close_all(struct keeper *keeper)
+{
+    uv_close((uv_handle_t *)&keeper->tick, NULL);
+    for (unsigned i = 0; i < sizeof keeper->signals / sizeof *keeper->signals; i++)
+        uv_close((uv_handle_t *)&keeper->signals[i], NULL);
+    keeper_peers_close(keeper->peers);
+    ddpi_etcd_client_destroy(keeper->client);
+}
+
+static void run_end(struct keeper *keeper)
+{
+    bool over = !keeper_child_runs(&keeper->server) && !keeper_child_runs(&keeper->etcd) &&
+                keeper->link < 0;
+    if (over && keeper->phase == WIPING)
+        begin_life(keeper);
+    else if (over)
+        close_all(keeper);
+    else if (uv_now(keeper->loop) >= keeper->end_by_ms) {
+        keeper_child_signal(&keeper->server, SIGKILL);
+        keeper_child_signal(&keeper->etcd, SIGKILL);
+    }
+}
+
+static void on_tick(uv_timer_t *timer)
+{
+    struct keeper *keeper = timer->data;
+    keeper_peers_ask(keeper->peers);
+    if (keeper->phase == RUNNING)
+        run_life(keeper);
+    else
+        run_end(keeper);
+}
+
+static void on_signal(uv_signal_t *handle, int signum)
+{
+    struct keeper *keeper = handle->data;
+    if (signum == SIGHUP) {
+        keeper->options->reload(keeper->options->ctx);
+        keeper_child_signal(&keeper->server, SIGHUP);
+    } else if (keeper->phase != ENDING) {
+        ddpi_log(keeper->log, DDPI_LOG_INFO, "%s: this keeper ends", strsignal(signum));
+        stop(keeper, ENDING);
+    } else { /* a second one */
+        keeper->end_by_ms = uv_now(keeper->loop);
+    }
+}
+
+/* ---- the start ---- */
+
+/* The token as a file that both processes inherit. */
+static ddp_status keep_token(struct keeper *keeper, struct ddp_error *err)
+{
+    char line[2 * DDPI_KEY_SIZE + 2];
+    sodium_bin2hex(line, sizeof line, keeper->options->token->secret, DDPI_KEY_SIZE);
+    line[sizeof line - 2] = '\n';
+    line[sizeof line - 1] = '\0';
+    keeper->token_fd = ddpi_memory_file_keep("ddprund-token", line, sizeof line - 1);
+    int sys_errno = errno;
+    ddpi_wipe(line, sizeof line);
+    return keeper->token_fd >= 0 ? DDP_OK : ddpi_error_sys(err, sys_errno, "cannot keep the token");
+}
+
+static ddp_status open_client(struct keeper *keeper, struct ddp_error *err)
+{
+    char text[KEEPER_PATH + 64];
+    struct ddpi_etcd_address address;
+    snprintf(text, sizeof text, "etcd://unix:%s/" KEEPER_SOCKET ":" PREFIX, keeper->folder.path);
+    ddp_status status = ddpi_etcd_address_parse(text, &address, err);
+    if (status != DDP_OK)
+        return status;
+    const struct ddpi_etcd_client_options client = {
+        .address = &address, .away = on_etcd_away, .back = on_etcd_back, .ctx = keeper};
+    status = ddpi_etcd_client_create(keeper->loop, &client, &keeper->client, err);
+    ddpi_etcd_call_init(&keeper->quorum);
+    keeper->replace = (struct keeper_replace){
+        .client = keeper->client, .list = &keeper->list, .done = on_replaced, .ctx = keeper};
+    keeper_replace_init(&keeper->replace);
+    return status;
+}
+
+static ddp_status open_peers(struct keeper *keeper, struct ddp_error *err)
+{
+    const struct keeper_peers_options peers = {.list = &keeper->list,
+                                               .self = keeper->self.number,
+                                               .token_fd = keeper->token_fd,
+                                               .tls = keeper->options->tls,
+                                               .log = keeper->log,
+                                               .ctx = keeper,
+                                               .heard = on_heard};
+    return keeper_peers_open(keeper->loop, &peers, &keeper->peers, err);
+}
+
+/* All that can be wrong before a process starts. */
+static ddp_status prepare(struct keeper *keeper, struct ddp_error *err)
+{
+    const struct keeper_options *options = keeper->options;
+    ddp_status status = ddpi_cluster_list_parse(options->list, options->port, options->peer_port,
+                                                &keeper->list, err);
+    if (status == DDP_OK)
+        status =
+            keeper_self_find(&keeper->list, options->list, options->advertise, &keeper->self, err);
+    if (status == DDP_OK)
+        status = keeper_etcd_find(&keeper->program, err);
+    if (status == DDP_OK)
+        status = keep_token(keeper, err);
+    if (status == DDP_OK)
+        status = keeper_folder_make(options->cluster_dir, &keeper->folder, err);
+    if (status != DDP_OK)
+        return status;
+    endpoint_of(keeper, keeper->self.number, keeper->endpoint);
+    keeper->program.list = &keeper->list;
+    keeper->program.self = &keeper->self;
+    keeper->program.folder = &keeper->folder;
+    keeper->program.lease_ms = options->state_lease_ms;
+    status = keeper_etcd_certify(&keeper->program, options->token, err);
+    if (status == DDP_OK)
+        status = open_client(keeper, err);
+    if (status == DDP_OK)
+        status = open_peers(keeper, err);
+    return status;
+}
+
+static void watch(struct keeper *keeper)
+{
+    static const int signums[] = {SIGTERM, SIGINT, SIGHUP};
+    for (unsigned i = 0; i < sizeof signums / sizeof *signums; i++) {
+        uv_signal_init(keeper->loop, &keeper->signals[i]);
+        keeper->signals[i].data = keeper;
+        uv_signal_start(&keeper->signals[i], on_signal, signums[i]);
+    }
+    uv_timer_init(keeper->loop, &keeper->tick);
+    keeper->tick.data = keeper;
+    uv_timer_start(&keeper->tick, on_tick, 0, TICK_MS);
+}
+
+int keeper_run(uv_loop_t *loop, const struct keeper_options *options)
+{
+    struct ddp_error err;
+    struct keeper *keeper = ddpi_calloc(1, sizeof *keeper);
+    if (keeper == NULL)
+        return keeper_fail(EXIT_CONFIG, (ddpi_error_nomem(&err, sizeof *keeper), &err));
+    keeper->options = options;
+    keeper->log = options->log;
+    keeper->loop = loop;
+    keeper->link = keeper->token_fd = keeper->folder.lock = -1;
+    keeper->server.ended = on_server_ended;
+    keeper->etcd.ended = on_etcd_ended;
+    keeper->server.ctx = keeper->etcd.ctx = keeper;
+    if (prepare(keeper, &err) == DDP_OK) {
+        begin_life(keeper);
+        watch(keeper);
+    } else {
+        keeper->code = keeper_fail(EXIT_CONFIG, &err);
+        keeper_peers_close(keeper->peers);
+        ddpi_etcd_client_destroy(keeper->client);
+    }
+    uv_run(loop, UV_RUN_DEFAULT);
+    keeper_folder_remove(&keeper->folder);
+    if (keeper->token_fd >= 0)
+        close(keeper->token_fd);
+    int code = keeper->code;
+    ddpi_free(keeper);
+    return code;
+}

@@ -1,0 +1,52 @@
+/*
+ * keeper.h - keeps a store together with two other machines, so that any one of the three may die:
+ * `ddprund --cluster=a,b,c`. It runs an etcd, which is one of three members, and a ddprund that
+ * serves or stands by on this etcd. It starts either of them again when it ends; both die with it.
+ *
+ * What it decides, and why that is safe, is in cluster.h.
+ *
+ *   RUNNING --etcd was removed, or its cluster is over--> WIPING --both have ended--> RUNNING
+ *      |                                                    |
+ *      +--a signal, or what a person must mend--> ENDING <--+
+ */
+#ifndef CMD_KEEPER_H
+#define CMD_KEEPER_H
+
+#include "log.h"
+#include "proof.h"
+
+#include <uv.h>
+
+/* The descriptors of its ddprund. */
+enum { KEEPER_TOKEN_FD = 3, KEEPER_LINK_FD = 5 };
+
+/* Packets between a keeper and its ddprund: a letter, and for some a text. */
+enum {
+    KEEPER_SAYS_STATUS = 'S',     /* to it: what other keepers are told */
+    KEEPER_SAYS_OPEN = 'O',       /* to it: etcd has a quorum, so open the state there */
+    KEEPER_HEARS_LEADS = 'L',     /* from it: it serves */
+    KEEPER_HEARS_STANDS_BY = 'F', /* from it: it listens; the endpoint of the leader, or "" */
+};
+
+struct keeper_options {
+    const char *list;
+    const char *advertise;   /* NULL: found */
+    const char *cluster_dir; /* NULL: TMPDIR */
+    uint16_t port;           /* where the list names none */
+    uint16_t peer_port;      /* 0: the store's + 1000 */
+    uint64_t state_lease_ms;
+    bool tls;
+    bool listens; /* the words have a --listen */
+    const struct ddpi_credential *token;
+    char *const *argv; /* of this ddprund: words for the one that it starts */
+    int argc;
+    const struct ddpi_log *log;
+    void (*ready)(void *ctx);  /* its ddprund listens */
+    void (*reload)(void *ctx); /* SIGHUP */
+    void *ctx;
+};
+
+/* Run until a signal. Returns the exit code; a failure is told on stderr. */
+int keeper_run(uv_loop_t *loop, const struct keeper_options *options);
+
+#endif

@@ -1,0 +1,125 @@
+/*
+ * keeper_folder.c - see keeper_folder.h.
+ */
+#include "keeper_folder.h"
+
+#include "error.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NAME "ddprund-keeper-"
+
+enum { OPEN_FOLDERS = 8 /* while the tree is walked */, MAKE_TRIES = 10 };
+
+static int remove_entry(const char *path, const struct stat *stat, int kind, struct FTW *walk)
+{
+    (void)stat;
+    (void)kind;
+    (void)walk;
+    remove(path); /* what is left is left */
+    return 0;
+}
+
+static void remove_tree(const char *path)
+{
+    nftw(path, remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+/* The lock of the folder @path, which this user owns. -1: another process has it, or there is
+ * none. */
+static int take_lock(const char *path, int flags)
+{
+    struct stat about;
+    char name[KEEPER_PATH + 8];
+    snprintf(name, sizeof name, "%s/lock", path);
+    if (lstat(path, &about) != 0 || !S_ISDIR(about.st_mode) || about.st_uid != geteuid())
+        return -1;
+    int fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static void remove_dead(const char *above)
+{
+    DIR *dir = opendir(above);
+    for (const struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
+        char path[KEEPER_PATH];
+        if (strncmp(entry->d_name, NAME, strlen(NAME)) != 0 ||
+            snprintf(path, sizeof path, "%s/%s", above, entry->d_name) >= KEEPER_PATH)
+            continue;
+        int lock = take_lock(path, 0);
+        if (lock < 0)
+            continue;
+        remove_tree(path);
+        close(lock);
+    }
+    if (dir != NULL)
+        closedir(dir);
+}
+
+ddp_status keeper_folder_make(const char *above, struct keeper_folder *ret, struct ddp_error *err)
+{
+    if (above == NULL)
+        above = getenv("TMPDIR");
+    if (above == NULL || above[0] != '/')
+        above = "/tmp";
+    remove_dead(above);
+    for (unsigned tries = 0; tries < MAKE_TRIES; tries++) {
+        int len = snprintf(ret->path, sizeof ret->path, "%s/" NAME "XXXXXX", above);
+        if (len >= KEEPER_PATH)
+            return ddpi_error_set(err, DDP_E_INVALID,
+                                  "the path '%s' is too long for the socket of an etcd; name "
+                                  "another folder with --cluster-dir",
+                                  above);
+        if (mkdtemp(ret->path) == NULL)
+            return ddpi_error_sys(err, errno, "cannot make a folder in '%s' (--cluster-dir)",
+                                  above);
+        ret->lock = take_lock(ret->path, O_CREAT);
+        if (ret->lock >= 0)
+            return DDP_OK;
+    } /* another keeper, which removes those of dead ones, was faster than the lock */
+    return ddpi_error_set(err, DDP_E_SYSTEM, "cannot lock a folder in '%s'", above);
+}
+
+ddp_status keeper_folder_write(const struct keeper_folder *folder, const char *name,
+                               const char *text, struct ddp_error *err)
+{
+    char path[KEEPER_PATH + 32];
+    snprintf(path, sizeof path, "%s/%s", folder->path, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    size_t len = strlen(text);
+    ssize_t written = fd >= 0 ? write(fd, text, len) : -1;
+    int sys_errno = written >= 0 ? ENOSPC : errno; /* written in part: a full disk */
+    if (fd >= 0)
+        close(fd);
+    return written == (ssize_t)len ? DDP_OK
+                                   : ddpi_error_sys(err, sys_errno, "cannot write '%s'", path);
+}
+
+void keeper_folder_clear(const struct keeper_folder *folder, const char *name)
+{
+    char path[KEEPER_PATH + 32];
+    snprintf(path, sizeof path, "%s/%s", folder->path, name);
+    remove_tree(path);
+}
+
+void keeper_folder_remove(struct keeper_folder *folder)
+{
+    if (folder->lock < 0)
+        return;
+    remove_tree(folder->path);
+    close(folder->lock);
+    folder->lock = -1;
+}

@@ -1,0 +1,37 @@
+/*
+ * keeper_peers.h - asks the other keepers of the list how they are, ten times a second, over the
+ * native protocol: each side proves the token, and what is said is sealed.
+ */
+#ifndef CMD_KEEPER_PEERS_H
+#define CMD_KEEPER_PEERS_H
+
+#include "keeper_status.h"
+#include "log.h"
+
+#include <ddprun/store_uv.h>
+#include <uv.h>
+
+struct keeper_peers;
+
+struct keeper_peers_options {
+    const struct ddpi_cluster_list *list;
+    unsigned self;
+    int token_fd; /* read at once */
+    bool tls;
+    const struct ddpi_log *log;
+    void *ctx;
+    /* Another keeper has said this; its list may be another one. */
+    void (*heard)(void *ctx, const struct ddpi_keeper_status *status);
+};
+
+enum { KEEPER_ASK_MS = 100 };
+
+DDP_MUST_CHECK ddp_status keeper_peers_open(uv_loop_t *loop,
+                                            const struct keeper_peers_options *options,
+                                            struct keeper_peers **ret, struct ddp_error *err);
+/* Ask those that have answered the last question. Call it every KEEPER_ASK_MS. */
+void keeper_peers_ask(struct keeper_peers *peers);
+/* NULL is allowed. Hears no more; the loop frees what is left. */
+void keeper_peers_close(struct keeper_peers *peers);
+
+#endif

@@ -1,0 +1,129 @@
+/*
+ * keeper_replace.c - see keeper_replace.h.
+ */
+#include "keeper_replace.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    STEP_MS = 5000,
+    /* A member that has just connected counts as healthy after 5 s, and etcd adds none before. */
+    ADD_MS = 15000,
+};
+
+static void ask(struct keeper_replace *replace, const char *path, const char *body,
+                uint32_t total_ms,
+                void (*done)(struct ddpi_etcd_call *, const struct ddpi_etcd_outcome *))
+{
+    struct ddpi_etcd_call *call = &replace->call;
+    ddpi_etcd_call_finish(replace->client, call);
+    ddpi_etcd_call_init(call);
+    call->path = path;
+    call->total_ms = total_ms;
+    call->try_ms = 2 * DDPI_ETCD_TRY_MS; /* a change of members is a write */
+    call->done = done;
+    call->ctx = replace;
+    (void)ddpi_etcd_put_text(&call->body, body); /* a short one: without memory etcd refuses it */
+    ddpi_etcd_call_begin(replace->client, call);
+}
+
+/* Whether etcd has done what it was asked; else the end is reported. */
+static bool is_done(struct keeper_replace *replace, const struct ddpi_etcd_outcome *outcome)
+{
+    if (outcome->status != DDP_OK)
+        replace->done(replace->ctx, 0, outcome->err->msg);
+    else if (outcome->reply->code != DDPI_ETCD_OK)
+        replace->done(replace->ctx, 0, outcome->reply->message);
+    return outcome->status == DDP_OK && outcome->reply->code == DDPI_ETCD_OK;
+}
+
+/* The machine of a member in etcd's list; DDPI_CLUSTER_SIZE: none of ours. */
+static unsigned machine_of(const struct keeper_replace *replace, const json_t *member)
+{
+    const char *at = json_string_value(json_array_get(json_object_get(member, "peerURLs"), 0));
+    unsigned i = 0;
+    for (; at != NULL && i < DDPI_CLUSTER_SIZE; i++) {
+        char url[DDPI_CLUSTER_ENDPOINT + 8];
+        ddpi_cluster_list_peer_url(replace->list, i, url);
+        if (strcmp(at, url) == 0)
+            return i;
+    }
+    return DDPI_CLUSTER_SIZE;
+}
+
+static void on_added(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
+{
+    struct keeper_replace *replace = call->ctx;
+    unsigned members = 0;
+    size_t i;
+    const json_t *member;
+    if (!is_done(replace, outcome))
+        return;
+    json_array_foreach(json_object_get(outcome->reply->root, "members"), i, member)
+    {
+        unsigned machine = machine_of(replace, member);
+        members |= machine < DDPI_CLUSTER_SIZE ? 1U << machine : 0;
+    }
+    bool added = members >> replace->machine & 1;
+    replace->done(replace->ctx, added ? members : 0, "etcd's list of members lacks the new one");
+}
+
+static void add(struct keeper_replace *replace)
+{
+    char url[DDPI_CLUSTER_ENDPOINT + 8], body[DDPI_CLUSTER_ENDPOINT + 64];
+    ddpi_cluster_list_peer_url(replace->list, replace->machine, url);
+    snprintf(body, sizeof body, "{\"peerURLs\":[\"%s\"]}", url);
+    ask(replace, "/v3/cluster/member/add", body, ADD_MS, on_added);
+}
+
+static void on_removed(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
+{
+    struct keeper_replace *replace = call->ctx;
+    bool gone = outcome->status == DDP_OK && outcome->reply->code == DDPI_ETCD_NOT_FOUND;
+    if (gone || is_done(replace, outcome))
+        add(replace);
+}
+
+static void on_listed(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
+{
+    struct keeper_replace *replace = call->ctx;
+    size_t i;
+    const json_t *member;
+    struct ddp_error err;
+    uint64_t id;
+    if (!is_done(replace, outcome))
+        return;
+    json_array_foreach(json_object_get(outcome->reply->root, "members"), i, member)
+    {
+        if (machine_of(replace, member) != replace->machine)
+            continue;
+        if (ddpi_etcd_get_number(member, "ID", &id, &err) != DDP_OK) {
+            replace->done(replace->ctx, 0, err.msg);
+            return;
+        }
+        char body[64];
+        snprintf(body, sizeof body, "{\"ID\":\"%" PRIu64 "\"}", id);
+        ask(replace, "/v3/cluster/member/remove", body, STEP_MS, on_removed);
+        return;
+    }
+    add(replace); /* an earlier leader has removed it */
+}
+
+void keeper_replace_init(struct keeper_replace *replace)
+{
+    ddpi_etcd_call_init(&replace->call);
+}
+
+void keeper_replace_begin(struct keeper_replace *replace, unsigned machine)
+{
+    replace->machine = machine;
+    ask(replace, "/v3/cluster/member/list", "{}", STEP_MS, on_listed);
+}
+
+void keeper_replace_finish(struct keeper_replace *replace)
+{
+    ddpi_etcd_call_finish(replace->client, &replace->call);
+    ddpi_etcd_call_init(&replace->call);
+}

@@ -1,0 +1,331 @@
+#!/usr/bin/env python3
+"""test_keeper.py - three `ddprund --cluster` with a real etcd each, on three addresses of loopback: each of their
+processes is killed, machines lose their data, strangers knock. With DDPRUN_KILLS=N as many are killed one after the
+other, while writers note what was acknowledged. Skipped (77) where etcd is not installed, unless DDPRUN_INTEROP=1
+demands it.
+"""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import children, wait_until
+from ddprund_run import CONFIG, DdprundCase, needs_tls
+from etcd_cluster import ETCD
+from nodes import free_port
+from proc_tree import all_processes
+from raw_store import RawStore
+from skip import skip_program
+from takeovers import Writer
+
+KILLS = int(os.environ.get('DDPRUN_KILLS', '6'))
+KEEPER, KEEPER_STATUS = 3, 37
+
+
+def name_of(pid):
+    try:
+        return os.readlink(f'/proc/{pid}/exe').rpartition('/')[2]
+    except OSError:
+        return ''
+
+
+class KeeperCase(DdprundCase):
+    lease = '5s'
+
+    def setUp(self):
+        super().setUp()
+        port = free_port()
+        while port > 60000:
+            port = free_port()
+        self.endpoints = [f'127.0.0.{i}:{port}' for i in (1, 2, 3)]
+        self.list = ','.join(self.endpoints)
+
+    def keeper(self, which, *words, cluster=None, **options):
+        job = self.daemon(f'--cluster={cluster or self.list}', f'--advertise={self.endpoints[which]}',
+                          f'--state-lease={self.lease}', *words, **options)
+        job.endpoint = self.endpoints[which]
+        return job
+
+    def three(self, *words):
+        keepers = [self.keeper(i, *words) for i in range(3)]
+        self.leader_of(keepers)
+        return keepers
+
+    def leader_of(self, keepers):
+        """The keeper whose store serves, once one of them does."""
+        def look():
+            for job in keepers:
+                code, out, _ = self.ctl(job.endpoint, '--timeout=300ms', 'stats', '--json')
+                if code == 0:
+                    return job
+            return None
+        return wait_until(look, lambda: 'a leader:\n' + '\n'.join(job.collect(0) or job.err for job in keepers))
+
+    def parts(self, job):
+        """Its etcd and its ddprund, None where it has none."""
+        found = {name_of(pid): pid for pid in children(job.pid)}
+        return found.get('etcd'), found.get('ddprund')
+
+    def etcd_of(self, job):
+        return wait_until(lambda: self.parts(job)[0], 'an etcd')
+
+    def end(self, *keepers):
+        for job in keepers:
+            job.signal(signal.SIGTERM)
+        for job in keepers:
+            self.assertEqual(job.wait(), 0, job.err)
+
+    def kill(self, job):
+        """The whole keeper, as when its machine dies: its processes die with it."""
+        parts = [pid for pid in self.parts(job) if pid]
+        job.signal(signal.SIGKILL)
+        job.wait()
+        wait_until(lambda: not any(process.pid in parts and name_of(process.pid) for process in all_processes()),
+                   'the end of its processes')
+
+
+@needs_tls
+class Deaths(KeeperCase):
+    def test_any_one_may_die_and_comes_back_empty(self):
+        keepers = self.three()
+        self.done(self.list, 'set', 'a', '1')
+        for _ in range(2):
+            leader = self.leader_of(keepers)
+            which = keepers.index(leader)
+            self.kill(leader)
+            self.assertEqual(self.done(self.list, '--timeout=60s', 'get', 'a'), b'1')
+            keepers[which] = self.keeper(which)
+            keepers[which].read_until('joining the store')
+            keepers[which].read_until('connected to the leader') # its etcd has the contents
+        other = next(job for job in keepers if job is not self.leader_of(keepers))
+        self.kill(other)
+        self.done(self.list, '--timeout=60s', 'set', 'b', '2')
+        which = keepers.index(other)
+        keepers[which] = self.keeper(which)
+        keepers[which].read_until('connected to the leader')
+        self.end(*keepers)
+
+    def test_its_processes_are_started_again(self):
+        keepers = self.three()
+        self.done(self.list, 'set', 'a', '1')
+        for job in keepers:
+            etcd, store = self.parts(job)
+            os.kill(store, signal.SIGKILL)
+            again = wait_until(lambda: self.parts(job)[1] not in (None, store) and self.parts(job)[1], 'a ddprund')
+            self.assertNotEqual(again, store)
+            self.assertEqual(self.done(self.list, '--timeout=60s', 'get', 'a'), b'1')
+            os.kill(etcd, signal.SIGKILL)
+            wait_until(lambda: self.parts(job)[0] not in (None, etcd), 'an etcd')
+            job.read_until('etcd was killed by signal 9 (Killed); it is started again')
+            self.done(self.list, '--timeout=60s', 'set', 'a', '1')
+        self.end(*keepers)
+        for job in keepers:
+            self.assertNotIn('given up', job.err)
+
+    def test_two_that_die_are_a_new_store(self):
+        keepers = self.three()
+        self.done(self.list, 'set', 'a', '1')
+        for which in (0, 1):
+            self.kill(keepers[which])
+        for which in (0, 1):
+            keepers[which] = self.keeper(which)
+        keepers[2].read_until('the other machines have founded another cluster')
+        for job in keepers:
+            job.read_until('the store', 2 if job is keepers[2] else 1)
+        self.leader_of(keepers)
+        self.assertEqual(self.done(self.list, '--timeout=60s', 'list'), b'')
+        self.end(*keepers)
+
+    def test_a_signal_ends_all_and_leaves_nothing(self):
+        keepers = self.three()
+        parts = [pid for job in keepers for pid in self.parts(job)]
+        self.assertEqual(len(list(self.tmp.glob('ddprund-keeper-*'))), 3)
+        self.end(*keepers)
+        self.assertEqual([pid for pid in parts if name_of(pid)], [])
+        self.assertEqual(list(self.tmp.iterdir()), [])
+
+    def test_what_is_acknowledged_survives_kills(self):
+        """Of each kind of process on each machine, one after the other."""
+        chance = random.Random(KILLS)
+        keepers = self.three()
+        writers = [Writer(f'w{i}', self.endpoints) for i in range(2)]
+        for writer in writers:
+            writer.start()
+        for number in range(KILLS):
+            which = chance.randrange(3)
+            kind = ('keeper', 'etcd', 'ddprund')[number % 3]
+            before = sum(len(writer.acknowledged) for writer in writers)
+            if kind == 'keeper':
+                self.kill(keepers[which])
+                keepers[which] = self.keeper(which)
+                keepers[which].read_until('joining the store')
+                keepers[which].read_until('info: standing by; the leader is')
+            else:
+                os.kill(self.parts(keepers[which])[kind == 'ddprund'] or self.etcd_of(keepers[which]), signal.SIGKILL)
+            wait_until(lambda: sum(len(writer.acknowledged) for writer in writers) >= before + 50, 'further writes')
+        for writer in writers:
+            writer.stopped = True
+            writer.join()
+        listed = set(self.done(self.list, '--timeout=60s', 'list', 'w').decode().split())
+        for writer in writers:
+            self.assertEqual(set(writer.acknowledged) - listed, set())
+        self.end(*keepers)
+
+
+@needs_tls
+class Jobs(KeeperCase):
+    lease = '2s'
+
+    def agent(self, number):
+        return self.start('--nnodes=2:3', '--nproc-per-node=1', '--max-restarts=5', '--rdzv-id=job', '--settle=60s',
+                          f'--rdzv-endpoint={self.list}', f'--local-addr=127.0.0.{number + 1}', f'--node-rank={number}',
+                          'sh', '-c', 'echo "rank $RANK of $WORLD_SIZE"; exec sleep 100000')
+
+    def test_a_job_outlives_the_machine_of_its_leader(self):
+        keepers = self.three()
+        agents = [self.agent(i) for i in range(3)]
+        for agent in agents:
+            agent.read_until(' of 3')
+        leader = self.leader_of(keepers)
+        which = keepers.index(leader)
+        agents[which].signal(signal.SIGKILL)
+        self.kill(leader)
+        agents[which].wait_gone()
+        for agent in agents:
+            if agent is not agents[which]:
+                agent.read_until(' of 2')
+        for agent in agents:
+            if agent is not agents[which]:
+                agent.signal(signal.SIGTERM)
+        for agent in agents:
+            agent.wait()
+        keepers[which] = self.keeper(which) # it removes the folder of the one that was killed
+        keepers[which].read_until('joining the store')
+        self.end(*keepers)
+
+
+@needs_tls
+class Strangers(KeeperCase):
+    def test_only_keepers_hear_what_keepers_tell(self):
+        keepers = self.three()
+        for job in keepers:
+            try:
+                store = RawStore(job.endpoint)
+            except AssertionError:
+                continue # a standby refuses all others
+            kind, status, _, text = store.ask(KEEPER_STATUS, b'')
+            self.assertNotEqual(status, 0)
+            self.assertIn(b'only a keeper that has proven the token', text)
+            store.close()
+        for job in keepers: # a claim is no proof
+            try:
+                store = RawStore(job.endpoint, role=KEEPER)
+            except AssertionError:
+                continue
+            self.assertNotEqual(store.ask(KEEPER_STATUS, b'')[1], 0)
+            store.close()
+        self.end(*keepers)
+
+    def test_the_port_of_etcd_takes_no_other_certificate(self):
+        keepers = self.three()
+        folder = next(self.tmp.glob('ddprund-keeper-*'))
+        host, _, port = self.endpoints[0].rpartition(':')
+        own = (folder / 'peer.crt', folder / 'peer.key')
+        foreign = (self.folder / 'f.crt', self.folder / 'f.key')
+        subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ed25519', '-nodes', '-subj', '/CN=ddprun', '-days', '9',
+                        '-out', foreign[0], '-keyout', foreign[1], '-addext', 'subjectAltName=IP:127.0.0.1'],
+                       check=True, capture_output=True)
+        answers = []
+        for pair in (own, foreign, None):
+            context = ssl.create_default_context(cafile=str(own[0]))
+            if pair:
+                context.load_cert_chain(*map(str, pair))
+            try:
+                with context.wrap_socket(socket.create_connection((host, int(port) + 1000)), server_hostname=host) as peer:
+                    peer.sendall(b'GET /version HTTP/1.0\r\n\r\n')
+                    answers.append(b'etcdserver' in peer.recv(4096))
+            except (ssl.SSLError, ConnectionError):
+                answers.append(False)
+        self.assertEqual(answers, [True, False, False])
+        self.end(*keepers)
+
+    def test_another_token(self):
+        first = self.keeper(0)
+        first.read_until('listening on')
+        other = self.folder / 'token'
+        other.write_text('0' * 64 + '\n')
+        other.chmod(0o600)
+        second = self.keeper(1, f'--token-file={other}')
+        second.read_until(f'the keeper at {self.endpoints[0]}:')
+        self.end(first, second)
+
+    def test_another_list(self):
+        first = self.keeper(0)
+        first.read_until('listening on')
+        mine = ','.join([*self.endpoints[:2], '127.0.0.4:29400'])
+        second = self.keeper(1, cluster=mine)
+        self.assertEqual(second.wait(), CONFIG)
+        self.assertIn('127.0.0.4:29400', second.err)
+        self.assertIn(self.endpoints[2], second.err)
+        self.assertIn('give all three machines the same', second.err)
+        first.signal(signal.SIGTERM)
+        first.wait()
+
+
+class Refusals(KeeperCase):
+    def refused(self, *words, code=CONFIG, **options):
+        job = self.daemon(*words, **options)
+        self.assertEqual(job.wait(), code, job.err)
+        return job.err
+
+    def test_lists(self):
+        self.assertIn('lists two machines', self.refused('--cluster=127.0.0.1,127.0.0.2'))
+        self.assertIn('none of the listed machines', self.refused('--cluster=198.51.100.1,198.51.100.2,198.51.100.3'))
+        self.assertIn('3 of the listed machines', self.refused(f'--cluster={self.list}'))
+        self.assertIn('is not one of the listed machines',
+                      self.refused(f'--cluster={self.list}', '--advertise=127.0.0.9:1'))
+        self.assertIn('which no other machine reaches',
+                      self.refused('--cluster=localhost:1,198.51.100.1:1,198.51.100.2:1', '--advertise=localhost:1'))
+
+    def test_other_options(self):
+        for words in (['--state=/tmp/x'], ['--no-auth']):
+            job = self.daemon(f'--cluster={self.list}', *words)
+            self.assertNotEqual(job.wait(), 0)
+            self.assertIn('leave', job.err)
+
+    def test_a_taken_port(self):
+        host, _, port = self.endpoints[0].rpartition(':')
+        for taken, says in ((int(port) + 1000, '--peer-port'), (int(port), port)):
+            with socket.create_server((host, taken)):
+                job = self.keeper(0)
+                self.assertEqual(job.wait(), CONFIG, job.err)
+                self.assertIn(says, job.err)
+
+    def etcd_that_says(self, version):
+        folder = self.folder / 'bin'
+        folder.mkdir(exist_ok=True)
+        program = folder / 'etcd'
+        program.write_text(f'#!/bin/sh\necho "etcd Version: {version}"\n')
+        program.chmod(0o755)
+        return {'PATH': f'{folder}:{self.env["PATH"]}'}
+
+    def test_another_etcd(self):
+        for version in ('3.6.1', '3.3.25', '4.0.0', ''):
+            job = self.keeper(0, env=self.etcd_that_says(version))
+            self.assertEqual(job.wait(), CONFIG)
+            self.assertIn(version or 'names no version', job.err)
+
+
+if __name__ == '__main__':
+    if not ETCD or not shutil.which('openssl'):
+        skip_program('etcd or openssl is missing (Debian packages etcd-server and openssl)')
+    unittest.main()
