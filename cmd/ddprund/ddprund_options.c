@@ -326,7 +326,7 @@ static const struct option table[] = {
      "Debian: etcd-server) and a ddprund with its state there, starts either of them again when it "
      "ends, and ends both when it ends. The token is the same on all three",
      option_text, FIELD(cluster), 0, 0},
-    {"cluster-dir", 0, "FOLDER", "DDPRUND_CLUSTER_DIR", "TMPDIR, or /tmp", CLUSTER,
+    {"cluster-dir", 0, "FOLDER", "DDPRUND_CLUSTER_DIR", "TMPDIR, or /var/tmp", CLUSTER,
      "put etcd's data, some 130 MB, into a new folder in FOLDER, on a local disk. It is removed at "
      "the end, or when the next one starts",
      option_text, FIELD(cluster_dir), 0, 0},
@@ -372,6 +372,8 @@ static void derive_limits(struct ddpi_server_options *server)
         server->output_soft = server->output_hard / 4;
 }
 
+enum { CLUSTER_LEASE_MAX_MS = 200 * 1000 };
+
 /* What a keeper decides itself, or cannot do without. */
 static ddp_status check_cluster(const struct ddprund_options *options, struct ddp_error *err)
 {
@@ -382,6 +384,12 @@ static ddp_status check_cluster(const struct ddprund_options *options, struct dd
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--cluster needs the token, by which its machines know each other, "
                               "and --no-auth disables it; leave one out");
+    if (options->state_lease_ms > CLUSTER_LEASE_MAX_MS)
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "--state-lease is at most %d s with --cluster, since an etcd waits at "
+            "most 50 s for its leader",
+            CLUSTER_LEASE_MAX_MS / 1000);
     return DDP_OK;
 }
 

@@ -58,7 +58,7 @@ static void on_stands_by(void *ctx, const char *leader, uint64_t number)
     ddpi_server_stand_by(state->options.server, leader, number);
     if (leader[0] != '\0')
         ddpi_log(state->options.log, DDPI_LOG_INFO, "standing by; the leader is %s", leader);
-    state->options.stands_by(state->options.ctx, leader);
+    state->options.stands_by(state->options.ctx);
 }
 
 static ddp_status on_restore(void *ctx, const struct ddpi_mutation *mutation, struct ddp_error *err)

@@ -14,7 +14,7 @@ struct etcd_state_options {
     struct ddpi_server *server;            /* listens, and stands by */
     const struct ddpi_log *log;
     void *ctx;
-    void (*stands_by)(void *ctx, const char *leader); /* "": none is known */
+    void (*stands_by)(void *ctx);
     void (*leads)(void *ctx);
     /* It is over, once; DDP_E_CLOSED: another process leads or may lead. */
     void (*failed)(void *ctx, const struct ddp_error *why);

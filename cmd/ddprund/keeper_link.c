@@ -7,10 +7,7 @@
 #include "keeper.h"
 #include "keeper_status.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -51,14 +48,11 @@ ddp_status keeper_link_open(struct keeper_link *link, uv_loop_t *loop, int fd,
     return DDP_OK;
 }
 
-void keeper_link_tell(const struct keeper_link *link, const char *leader)
+void keeper_link_ready(const struct keeper_link *link)
 {
-    char packet[1 + DDPI_CLUSTER_ENDPOINT];
-    if (link->fd == 0)
-        return;
-    packet[0] = leader == NULL ? KEEPER_HEARS_LEADS : KEEPER_HEARS_STANDS_BY;
-    int len = snprintf(packet + 1, sizeof packet - 1, "%s", leader != NULL ? leader : "");
-    (void)send(link->fd, packet, 1 + (size_t)len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    static const char packet = KEEPER_HEARS_READY;
+    if (link->fd != 0)
+        (void)send(link->fd, &packet, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 void keeper_link_close(struct keeper_link *link)

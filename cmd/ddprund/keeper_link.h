@@ -1,6 +1,5 @@
 /*
- * keeper_link.h - the other end of a keeper's socket (cmd/keeper): what its ddprund is told, and
- * tells.
+ * keeper_link.h - the other end of a keeper's socket (cmd/keeper): what its ddprund is told.
  */
 #ifndef CMD_KEEPER_LINK_H
 #define CMD_KEEPER_LINK_H
@@ -21,9 +20,8 @@ struct keeper_link {
 /* Set @status, @open and @ctx before. DDP_E_INVALID: @fd is no socket of a keeper. */
 DDP_MUST_CHECK ddp_status keeper_link_open(struct keeper_link *link, uv_loop_t *loop, int fd,
                                            struct ddp_error *err);
-/* Without effect if there is no keeper: @leader is the endpoint of the store that leads, NULL if it
- * is this one, "" if it is not known. */
-void keeper_link_tell(const struct keeper_link *link, const char *leader);
+/* Tell it that this ddprund listens; without effect if there is no keeper. */
+void keeper_link_ready(const struct keeper_link *link);
 void keeper_link_close(struct keeper_link *link);
 
 #endif

@@ -215,16 +215,12 @@ static void on_state_failed(void *ctx, const struct ddp_error *why)
 
 static void on_etcd_leads(void *ctx)
 {
-    struct daemon *daemon = ctx;
-    notify(daemon, "STATUS=serving");
-    keeper_link_tell(&daemon->keeper, NULL);
+    notify(ctx, "STATUS=serving");
 }
 
-static void on_etcd_stands_by(void *ctx, const char *leader)
+static void on_etcd_stands_by(void *ctx)
 {
-    struct daemon *daemon = ctx;
-    notify(daemon, "STATUS=standing by");
-    keeper_link_tell(&daemon->keeper, leader);
+    notify(ctx, "STATUS=standing by");
 }
 
 static ddp_status open_etcd(struct daemon *daemon, struct ddp_error *err)
@@ -510,7 +506,7 @@ static int daemon_serve(struct daemon *daemon)
     if (!kept) /* nobody hosts a store at one of several endpoints */
         for_endpoints(daemon, leave_mark);
     announce(daemon);
-    keeper_link_tell(&daemon->keeper, "");
+    keeper_link_ready(&daemon->keeper);
     uv_run(&daemon->loop, UV_RUN_DEFAULT);
     return daemon->code;
 }
@@ -535,6 +531,7 @@ static int daemon_keep(struct daemon *daemon, int argc, char *const *argv)
     if (read_token(daemon, &token, &err) != DDP_OK)
         return ddprund_fail(EXIT_CONFIG, &err);
     if (!token.is_token) {
+        ddpi_wipe(&token, sizeof token);
         ddpi_error_set(&err, DDP_E_INVALID,
                        "--cluster needs the token itself, and this is the key of one role");
         return ddprund_fail(EXIT_CONFIG, &err);
@@ -572,7 +569,8 @@ static int daemon_run(struct daemon *daemon, int argc, char *const *argv)
         return ddprund_fail(EXIT_CONFIG, &err);
     }
     keep_heap_small();
-    daemon->notify_socket = getenv("NOTIFY_SOCKET");
+    if (daemon->options.keeper_fd == 0) /* else the keeper is the service */
+        daemon->notify_socket = getenv("NOTIFY_SOCKET");
     status = logfile_open(&daemon->logfile, path, daemon->options.log_level, &ddpi_clock_monotonic,
                           &err);
     if (status != DDP_OK)

@@ -6,12 +6,14 @@
 
 #include "cluster.h"
 #include "error.h"
+#include "etcd_common.h"
 #include "exit_codes.h"
 #include "keeper_etcd.h"
 #include "keeper_peers.h"
 #include "keeper_replace.h"
 #include "mem.h"
 #include "memory_file.h"
+#include "text.h"
 #include "token_file.h"
 
 #include <errno.h>
@@ -64,24 +66,22 @@ struct keeper {
 
     struct keeper_child server;
     uint64_t server_at_ms; /* not to be started before */
-    bool server_listens;   /* or has, in this life of the keeper */
+    bool server_listened;  /* once, so what it needs was there */
     int link;              /* to the ddprund; -1: none */
     uv_poll_t link_poll;
-    char told[DDPI_KEEPER_STATUS_MAX]; /* the last status that it was told */
-    size_t told_len;
     bool told_open;
-    bool leads;
-    char leader[DDPI_CLUSTER_ENDPOINT];
 
     struct keeper_etcd program;
     struct keeper_child etcd;
     uint64_t etcd_at_ms; /* not to be started before; 0: this life has not started one */
+    bool etcd_started;   /* once, so what it needs was there */
     bool existing;
-    unsigned members;
     struct ddpi_etcd_client *client;
     struct ddpi_etcd_call quorum;
-    uint64_t quorum_ms; /* when it had one last; 0: not in this life */
     uint64_t asked_ms;
+    uint64_t quorum_ms; /* when it was asked last and had one; 0: not in this life */
+    bool leads;         /* as etcd said then: this machine's store, ... */
+    bool knows_leader;  /* ... or any */
     struct keeper_replace replace;
     struct ddpi_cluster_step replaces;
 };
@@ -127,26 +127,26 @@ static void wipe(struct keeper *keeper, const char *why)
 
 /* ---- its ddprund ---- */
 
-static void tell(struct keeper *keeper, char kind, const char *text, size_t len)
+/* Returns false if its queue is full, as while it is stopped. */
+static bool tell(struct keeper *keeper, char kind, const char *text, size_t len)
 {
     char packet[DDPI_KEEPER_STATUS_MAX + 1];
     packet[0] = kind;
     memcpy(packet + 1, text, len);
-    /* Its queue is full only while it is stopped. Then it does not answer either, and the next
-     * change tells it. */
-    (void)send(keeper->link, packet, len + 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return send(keeper->link, packet, len + 1, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
 }
 
-static void tell_status(struct keeper *keeper)
+/* It tells other keepers a status for a second only, so it gets each one anew. */
+static void tell_server(struct keeper *keeper)
 {
     char text[DDPI_KEEPER_STATUS_MAX];
     size_t len = ddpi_keeper_status_put(&keeper->cluster.own, text);
-    if (keeper->link < 0 || len == 0 ||
-        (len == keeper->told_len && memcmp(text, keeper->told, len) == 0))
+    if (keeper->link < 0)
         return;
-    memcpy(keeper->told, text, len);
-    keeper->told_len = len;
-    tell(keeper, KEEPER_SAYS_STATUS, text, len);
+    if (len > 0)
+        (void)tell(keeper, KEEPER_SAYS_STATUS, text, len);
+    if (!keeper->told_open && ddpi_cluster_may_serve(&keeper->cluster, uv_now(keeper->loop)))
+        keeper->told_open = tell(keeper, KEEPER_SAYS_OPEN, "", 0);
 }
 
 static void on_link_closed(uv_handle_t *handle)
@@ -156,27 +156,20 @@ static void on_link_closed(uv_handle_t *handle)
     keeper->link = -1;
 }
 
-static void hear_server(struct keeper *keeper, const char *packet, size_t len)
-{
-    keeper->server_listens = true;
-    keeper->leads = packet[0] == KEEPER_HEARS_LEADS;
-    snprintf(keeper->leader, sizeof keeper->leader, "%.*s", (int)(len - 1), packet + 1);
-}
-
 static void on_link(uv_poll_t *poll, int status, int events)
 {
     struct keeper *keeper = poll->data;
-    char packet[1 + DDPI_CLUSTER_ENDPOINT];
+    char packet;
     (void)status;
     (void)events;
-    ssize_t len;
-    bool listened = keeper->server_listens;
-    while ((len = recv(keeper->link, packet, sizeof packet, MSG_DONTWAIT)) > 0)
-        hear_server(keeper, packet, (size_t)len);
+    ssize_t len = recv(keeper->link, &packet, 1, MSG_DONTWAIT);
     if (len == 0)
         uv_poll_stop(poll);
-    if (!listened && keeper->server_listens)
+    if (len != 1 || packet != KEEPER_HEARS_READY)
+        return;
+    if (!keeper->server_listened)
         keeper->options->ready(keeper->options->ctx);
+    keeper->server_listened = true;
 }
 
 /* The words of this ddprund, and those that make it the keeper's. */
@@ -236,7 +229,6 @@ static ddp_status start_server(struct keeper *keeper, struct ddp_error *err)
     keeper->link_poll.data = keeper;
     uv_poll_init(keeper->loop, &keeper->link_poll, keeper->link);
     uv_poll_start(&keeper->link_poll, UV_READABLE, on_link);
-    keeper->told_len = 0;
     keeper->told_open = false;
     return DDP_OK;
 }
@@ -253,14 +245,12 @@ static void on_server_ended(struct keeper_child *child)
     struct keeper *keeper = child->ctx;
     char how[64];
     int code = WIFEXITED(child->wait_status) ? WEXITSTATUS(child->wait_status) : -1;
-    keeper->leads = false;
-    keeper->leader[0] = '\0';
     uv_close((uv_handle_t *)&keeper->link_poll, on_link_closed);
     if (keeper->phase == ENDING)
         keeper_child_signal(&keeper->etcd, SIGTERM);
     if (keeper->phase != RUNNING)
         return;
-    if (!keeper->server_listens && code > 0) { /* it has said why */
+    if (!keeper->server_listened && code > 0) { /* it has said why */
         keeper->code = code;
         stop(keeper, ENDING);
         return;
@@ -293,20 +283,31 @@ static void on_etcd_ended(struct keeper_child *child)
 static void start_etcd(struct keeper *keeper)
 {
     struct ddp_error err;
-    keeper->etcd_at_ms = uv_now(keeper->loop);
-    if (keeper_etcd_start(&keeper->program, keeper->cluster.own.number, keeper->existing,
-                          keeper->members, &keeper->etcd, keeper->loop, &err) != DDP_OK)
+    const struct ddpi_keeper_status *own = &keeper->cluster.own;
+    keeper->etcd_at_ms = uv_now(keeper->loop) + AGAIN_MS; /* if it cannot be started */
+    if (keeper_etcd_start(&keeper->program, own->life, own->number, keeper->existing, &keeper->etcd,
+                          keeper->loop, &err) == DDP_OK)
+        keeper->etcd_started = true;
+    else if (keeper->etcd_started)
+        ddpi_log(keeper->log, DDPI_LOG_WARN, "%s; it is tried again", err.msg);
+    else
         fail(keeper, EXIT_CONFIG, &err);
 }
 
 static void on_quorum(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
 {
     struct keeper *keeper = call->ctx;
-    if (outcome->status == DDP_OK && outcome->reply->code == DDPI_ETCD_OK)
-        keeper->quorum_ms = uv_now(keeper->loop);
+    struct ddpi_etcd_leader leader;
+    struct ddp_error err;
+    if (outcome->status != DDP_OK || outcome->reply->code != DDPI_ETCD_OK ||
+        ddpi_etcd_read_leader(outcome->reply->root, &leader, &err) != DDP_OK)
+        return;
+    keeper->quorum_ms = keeper->asked_ms;
+    keeper->knows_leader = leader.exists;
+    keeper->leads = leader.exists && strcmp(leader.endpoint, keeper->endpoint) == 0;
 }
 
-/* A read that all etcds must agree on. */
+/* Who leads: a read that two etcds must agree on. */
 static void ask_quorum(struct keeper *keeper)
 {
     static const char key[] = PREFIX "/v1/leader";
@@ -323,8 +324,7 @@ static void ask_quorum(struct keeper *keeper)
     call->done = on_quorum;
     call->ctx = keeper;
     (void)ddpi_etcd_put_range(
-        &call->body, &(const struct ddpi_etcd_range){.key = ddpi_bytes_of(key, sizeof key - 1),
-                                                     .keys_only = true});
+        &call->body, &(const struct ddpi_etcd_range){.key = ddpi_bytes_of(key, sizeof key - 1)});
     ddpi_etcd_call_begin(keeper->client, call);
 }
 
@@ -339,32 +339,25 @@ static void on_etcd_back(void *ctx)
     (void)ctx;
 }
 
-static void on_replaced(void *ctx, unsigned members, const char *why)
+static void on_replaced(void *ctx, const char *why)
 {
     struct keeper *keeper = ctx;
     char text[DDPI_CLUSTER_ENDPOINT];
     endpoint_of(keeper, keeper->replaces.machine, text);
-    if (members != 0)
+    if (why == NULL)
         ddpi_log(keeper->log, DDPI_LOG_INFO,
                  "%s has lost its data, and is taken in as a new member", text);
     else
         ddpi_log(keeper->log, DDPI_LOG_WARN,
                  "%s has lost its data, and etcd does not take it in: %s", text, why);
-    ddpi_cluster_replaced(&keeper->cluster, &keeper->replaces, members);
+    ddpi_cluster_replaced(&keeper->cluster, &keeper->replaces, why == NULL, uv_now(keeper->loop));
 }
 
 /* ---- what to do next ---- */
 
-static bool knows_leader(const struct keeper *keeper)
-{
-    return (keeper->leads || keeper->leader[0] != '\0') && keeper->quorum_ms != 0 &&
-           uv_now(keeper->loop) - keeper->quorum_ms < QUORUM_FRESH_MS;
-}
-
 static void found(struct keeper *keeper, const struct ddpi_cluster_step *step)
 {
     keeper->existing = step->action == CLUSTER_START_EXISTING;
-    keeper->members = step->members;
     ddpi_log(keeper->log, DDPI_LOG_INFO, "%s the store %016" PRIx64,
              keeper->existing ? "joining" : "founding", keeper->cluster.own.number);
     start_etcd(keeper);
@@ -414,21 +407,31 @@ static void tell_waiting(struct keeper *keeper)
                  strstr(missing, " and ") != NULL ? "s" : "", missing);
 }
 
-static void on_heard(void *ctx, const struct ddpi_keeper_status *status)
+static void on_heard(void *ctx, unsigned machine, const struct ddpi_keeper_status *status,
+                     uint64_t asked_ms)
 {
     struct keeper *keeper = ctx;
     struct ddp_error err;
     char text[DDPI_CLUSTER_ENDPOINT];
-    if (strcmp(status->list, keeper->cluster.own.list) == 0) {
-        ddpi_cluster_hear(&keeper->cluster, status, uv_now(keeper->loop));
+    bool same = strcmp(status->list, keeper->cluster.own.list) == 0;
+    if (same && status->self == machine) {
+        ddpi_cluster_hear(&keeper->cluster, status, asked_ms);
         return;
     }
     if (keeper->phase != RUNNING || keeper->cluster.own.phase != KEEPER_EMPTY)
         return; /* the other one is new, and ends with this sentence */
-    endpoint_of(keeper, status->self, text);
-    ddpi_error_set(&err, DDP_E_INVALID,
-                   "the list here is %s, and the one at %s is %s; give all three machines the same",
-                   keeper->cluster.own.list, text, status->list);
+    endpoint_of(keeper, machine, text);
+    if (same)
+        ddpi_error_set(&err, DDP_E_INVALID,
+                       "another machine of the list answers at %s; give each of them its own name, "
+                       "or say which it is with --advertise",
+                       text);
+    else
+        ddpi_error_set(&err, DDP_E_INVALID,
+                       "the list here is %s, and the one at %s is %s; give all three machines the "
+                       "same",
+                       keeper->cluster.own.list, text, status->list);
+    ddpi_text_mask(err.msg);
     fail(keeper, EXIT_CONFIG, &err);
 }
 
@@ -436,7 +439,9 @@ static void begin_life(struct keeper *keeper)
 {
     uint64_t life;
     uint64_t quiet_ms = LEASE_MS + keeper->options->state_lease_ms;
-    keeper_folder_clear(&keeper->folder, KEEPER_DATA);
+    char data[KEEPER_DATA_NAME];
+    keeper_etcd_data(keeper->cluster.own.life, data);
+    keeper_folder_clear(&keeper->folder, data); /* of the last one; another one never uses it */
     ddpi_token_random(&life, sizeof life);
     ddpi_cluster_begin(&keeper->cluster, &keeper->list, keeper->self.number, life | 1,
                        (uint32_t)quiet_ms, uv_now(keeper->loop));
@@ -445,28 +450,36 @@ static void begin_life(struct keeper *keeper)
     keeper->etcd_at_ms = keeper->quorum_ms = keeper->server_at_ms = 0;
 }
 
-static void run_life(struct keeper *keeper)
+static void run_server(struct keeper *keeper)
 {
     struct ddp_error err;
     uint64_t now_ms = uv_now(keeper->loop);
-    ddpi_cluster_led(&keeper->cluster, keeper->leads, knows_leader(keeper), now_ms);
-    take_step(keeper);
-    if (keeper->phase != RUNNING)
+    if (keeper_child_runs(&keeper->server) || keeper->link >= 0 || now_ms < keeper->server_at_ms ||
+        start_server(keeper, &err) == DDP_OK)
         return;
-    if (!keeper_child_runs(&keeper->server) && keeper->link < 0 && now_ms >= keeper->server_at_ms &&
-        start_server(keeper, &err) != DDP_OK) {
+    keeper->server_at_ms = now_ms + AGAIN_MS;
+    if (keeper->server_listened)
+        ddpi_log(keeper->log, DDPI_LOG_WARN, "%s; it is tried again", err.msg);
+    else
         fail(keeper, EXIT_CONFIG, &err);
-        return;
-    }
-    if (keeper->etcd_at_ms != 0 && !keeper_child_runs(&keeper->etcd) &&
+}
+
+static void run_life(struct keeper *keeper)
+{
+    uint64_t now_ms = uv_now(keeper->loop);
+    bool fresh = keeper->quorum_ms != 0 && now_ms - keeper->quorum_ms < QUORUM_FRESH_MS;
+    ddpi_cluster_led(&keeper->cluster, keeper->quorum_ms != 0, fresh && keeper->leads,
+                     fresh && keeper->knows_leader, now_ms);
+    take_step(keeper);
+    if (keeper->phase == RUNNING)
+        run_server(keeper);
+    if (keeper->phase == RUNNING && keeper->etcd_at_ms != 0 && !keeper_child_runs(&keeper->etcd) &&
         now_ms >= keeper->etcd_at_ms)
         start_etcd(keeper);
+    if (keeper->phase != RUNNING)
+        return;
     ask_quorum(keeper);
-    tell_status(keeper);
-    if (keeper->quorum_ms != 0 && !keeper->told_open && keeper->link >= 0) {
-        keeper->told_open = true;
-        tell(keeper, KEEPER_SAYS_OPEN, "", 0);
-    }
+    tell_server(keeper);
     tell_waiting(keeper);
 }
 
@@ -615,6 +628,7 @@ int keeper_run(uv_loop_t *loop, const struct keeper_options *options)
     keeper->log = options->log;
     keeper->loop = loop;
     keeper->link = keeper->token_fd = keeper->folder.lock = -1;
+    signal(SIGCHLD, SIG_DFL); /* ignored, as it may be inherited, it would leave no exit codes */
     keeper->server.ended = on_server_ended;
     keeper->etcd.ended = on_etcd_ended;
     keeper->server.ctx = keeper->etcd.ctx = keeper;

@@ -14,24 +14,24 @@
 
 #include "log.h"
 #include "proof.h"
+#include "spawn.h"
 
 #include <uv.h>
 
 /* The descriptors of its ddprund. */
-enum { KEEPER_TOKEN_FD = 3, KEEPER_LINK_FD = 5 };
+enum { KEEPER_TOKEN_FD = SPAWN_KEY_FD, KEEPER_LINK_FD = SPAWN_PMI_FD };
 
 /* Packets between a keeper and its ddprund: a letter, and for some a text. */
 enum {
-    KEEPER_SAYS_STATUS = 'S',     /* to it: what other keepers are told */
-    KEEPER_SAYS_OPEN = 'O',       /* to it: etcd has a quorum, so open the state there */
-    KEEPER_HEARS_LEADS = 'L',     /* from it: it serves */
-    KEEPER_HEARS_STANDS_BY = 'F', /* from it: it listens; the endpoint of the leader, or "" */
+    KEEPER_SAYS_STATUS = 'S', /* to it: what other keepers are told, for a second */
+    KEEPER_SAYS_OPEN = 'O',   /* to it: it may open its state in etcd */
+    KEEPER_HEARS_READY = 'R', /* from it: it listens */
 };
 
 struct keeper_options {
     const char *list;
     const char *advertise;   /* NULL: found */
-    const char *cluster_dir; /* NULL: TMPDIR */
+    const char *cluster_dir; /* NULL: TMPDIR, or /var/tmp */
     uint16_t port;           /* where the list names none */
     uint16_t peer_port;      /* 0: the store's + 1000 */
     uint64_t state_lease_ms;

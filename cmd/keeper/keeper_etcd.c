@@ -74,6 +74,13 @@ static ddp_status ask_version(const char *program, char *text, size_t size, stru
     return status;
 }
 
+static bool is_at_least(const char *version, const char *series, int64_t least)
+{
+    int64_t patch;
+    return strncmp(version, series, strlen(series)) == 0 &&
+           ddpi_parse_int(version + strlen(series), least, INT32_MAX, &patch, NULL) == DDP_OK;
+}
+
 ddp_status keeper_etcd_find(struct keeper_etcd *etcd, struct ddp_error *err)
 {
     static const char says[] = "etcd Version: ";
@@ -87,14 +94,14 @@ ddp_status keeper_etcd_find(struct keeper_etcd *etcd, struct ddp_error *err)
         return status;
     const char *version = strncmp(text, says, strlen(says)) == 0 ? text + strlen(says) : "";
     snprintf(etcd->version, sizeof etcd->version, "%.*s", (int)strcspn(version, "\r\n"), version);
-    if (strncmp(version, "3.4.", 4) == 0 || strncmp(version, "3.5.", 4) == 0)
+    if (is_at_least(etcd->version, "3.4.", 16) || is_at_least(etcd->version, "3.5.", 3))
         return DDP_OK;
     if (etcd->version[0] == '\0')
         return ddpi_error_set(err, DDP_E_UNSUPPORTED, "'%s --version' names no version of etcd",
                               etcd->program);
     return ddpi_error_set(err, DDP_E_UNSUPPORTED,
-                          "%s is etcd %s; --cluster was tried with 3.4 and 3.5 only, so install "
-                          "one of them",
+                          "%s is etcd %s; --cluster needs 3.4.16 or 3.5.3, or a later one of "
+                          "3.4 or 3.5 (Debian: etcd-server)",
                           etcd->program, etcd->version);
 }
 
@@ -147,14 +154,13 @@ static void DDP_PRINTF(2, 3) add(struct words *words, const char *format, ...)
     words->argv[words->count++] = text;
 }
 
-static void add_peers(struct words *words, const struct keeper_etcd *etcd, bool existing,
-                      unsigned members)
+static void add_peers(struct words *words, const struct keeper_etcd *etcd, bool existing)
 {
     char url[DDPI_CLUSTER_ENDPOINT + 8], initial[DDPI_CLUSTER_LIST_TEXT + 64];
     unsigned self = etcd->self->number;
     bool six = strchr(etcd->self->peer_host, ':') != NULL;
     ddpi_cluster_list_peer_url(etcd->list, self, url);
-    ddpi_cluster_list_initial(etcd->list, members, initial);
+    ddpi_cluster_list_initial(etcd->list, initial);
     add(words, "--listen-peer-urls=https://%s%s%s:%u", six ? "[" : "", etcd->self->peer_host,
         six ? "]" : "", etcd->list->peer_port[self]);
     add(words, "--initial-advertise-peer-urls=%s", url);
@@ -167,17 +173,24 @@ static void add_peers(struct words *words, const struct keeper_etcd *etcd, bool 
     add(words, "--experimental-peer-skip-client-san-verification");
 }
 
-static void add_words(struct words *words, const struct keeper_etcd *etcd, uint64_t number,
-                      bool existing, unsigned members)
+void keeper_etcd_data(uint64_t life, char name[KEEPER_DATA_NAME])
 {
+    snprintf(name, KEEPER_DATA_NAME, "data-%016" PRIx64, life);
+}
+
+static void add_words(struct words *words, const struct keeper_etcd *etcd, uint64_t life,
+                      uint64_t number, bool existing)
+{
+    char data[KEEPER_DATA_NAME];
+    keeper_etcd_data(life, data);
     uint64_t election_ms = etcd->lease_ms / ELECTION_SHARE;
     add(words, "etcd");
     add(words, "--name=m%u", etcd->self->number);
-    add(words, "--data-dir=" KEEPER_DATA);
+    add(words, "--data-dir=%s", data);
     add(words, "--listen-client-urls=unix://" KEEPER_SOCKET);
     add(words, "--advertise-client-urls=unix://" KEEPER_SOCKET);
     add(words, "--initial-cluster-token=%016" PRIx64, number);
-    add_peers(words, etcd, existing, members);
+    add_peers(words, etcd, existing);
     add(words, "--pre-vote");
     add(words, "--heartbeat-interval=%" PRIu64, election_ms / HEARTBEATS);
     add(words, "--election-timeout=%" PRIu64, election_ms);
@@ -195,15 +208,15 @@ static int open_log(const struct keeper_etcd *etcd)
     return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
 
-ddp_status keeper_etcd_start(const struct keeper_etcd *etcd, uint64_t number, bool existing,
-                             unsigned members, struct keeper_child *child, uv_loop_t *loop,
+ddp_status keeper_etcd_start(const struct keeper_etcd *etcd, uint64_t life, uint64_t number,
+                             bool existing, struct keeper_child *child, uv_loop_t *loop,
                              struct ddp_error *err)
 {
     char *envp[] = {NULL};
     struct words *words = calloc(1, sizeof *words);
     if (words == NULL)
         return ddpi_error_nomem(err, sizeof *words);
-    add_words(words, etcd, number, existing, members);
+    add_words(words, etcd, life, number, existing);
     keeper_folder_clear(etcd->folder, KEEPER_SOCKET);
     int log = open_log(etcd), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     const struct spawn_request request = {.path = etcd->program,

@@ -16,7 +16,6 @@
 
 /* Its socket in the folder: an etcd wants HOST:PORT, and makes a file of this name of it. */
 #define KEEPER_SOCKET "etcd:1"
-#define KEEPER_DATA   "data"
 
 struct keeper_etcd {
     const struct ddpi_cluster_list *list;
@@ -27,8 +26,10 @@ struct keeper_etcd {
     uint64_t lease_ms; /* a leader that is silent is replaced within this */
 };
 
-/* Find etcd, and see whether it is one that serves: 3.4 or 3.5. Blocks while it says its version,
- * at most 10 s. DDP_E_UNSUPPORTED: it is missing, or another version. */
+/* Find etcd, and see whether it is one that serves: 3.4.16 or 3.5.3, or later ones of the two.
+ * Older ones lose what they have acknowledged when they are killed without having waited for the
+ * disk, or under load. Blocks while it says its version, at most 10 s. DDP_E_UNSUPPORTED: it is
+ * missing, or another version. */
 DDP_MUST_CHECK ddp_status keeper_etcd_find(struct keeper_etcd *etcd, struct ddp_error *err);
 
 /* Write its certificate and key into the folder. */
@@ -36,9 +37,13 @@ DDP_MUST_CHECK ddp_status keeper_etcd_certify(const struct keeper_etcd *etcd,
                                               const struct ddpi_credential *token,
                                               struct ddp_error *err);
 
-/* Start it: @number is its cluster's, which it joins if @existing, or founds; @members as bits. */
-DDP_MUST_CHECK ddp_status keeper_etcd_start(const struct keeper_etcd *etcd, uint64_t number,
-                                            bool existing, unsigned members,
+/* The folder of the data of @life, in the keeper's. No other life uses it. */
+enum { KEEPER_DATA_NAME = 24 };
+void keeper_etcd_data(uint64_t life, char name[KEEPER_DATA_NAME]);
+
+/* Start it for @life: @number is its cluster's, which it joins if @existing, or founds. */
+DDP_MUST_CHECK ddp_status keeper_etcd_start(const struct keeper_etcd *etcd, uint64_t life,
+                                            uint64_t number, bool existing,
                                             struct keeper_child *child, uv_loop_t *loop,
                                             struct ddp_error *err);
 

@@ -34,17 +34,14 @@ static void remove_tree(const char *path)
     nftw(path, remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-/* The lock of the folder @path, which this user owns. -1: another process has it, or there is
- * none. */
-static int take_lock(const char *path, int flags)
+/* The folder @path of this user, locked. -1: another process has the lock, or it is gone. Programs
+ * that remove old files from such places heed this lock. */
+static int take_lock(const char *path)
 {
     struct stat about;
-    char name[KEEPER_PATH + 8];
-    snprintf(name, sizeof name, "%s/lock", path);
-    if (lstat(path, &about) != 0 || !S_ISDIR(about.st_mode) || about.st_uid != geteuid())
-        return -1;
-    int fd = open(name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && fstat(fd, &about) == 0 && about.st_uid == geteuid() &&
+        flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &about) == 0 && about.st_nlink > 0)
         return fd;
     if (fd >= 0)
         close(fd);
@@ -59,7 +56,7 @@ static void remove_dead(const char *above)
         if (strncmp(entry->d_name, NAME, strlen(NAME)) != 0 ||
             snprintf(path, sizeof path, "%s/%s", above, entry->d_name) >= KEEPER_PATH)
             continue;
-        int lock = take_lock(path, 0);
+        int lock = take_lock(path);
         if (lock < 0)
             continue;
         remove_tree(path);
@@ -71,10 +68,16 @@ static void remove_dead(const char *above)
 
 ddp_status keeper_folder_make(const char *above, struct keeper_folder *ret, struct ddp_error *err)
 {
+    const char *standard = getenv("TMPDIR");
+    if (standard == NULL || standard[0] != '/')
+        standard = "/var/tmp"; /* /tmp is memory on many systems */
     if (above == NULL)
-        above = getenv("TMPDIR");
-    if (above == NULL || above[0] != '/')
-        above = "/tmp";
+        above = standard;
+    if (above[0] != '/' || strstr(above, ":/") != NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "the folder for etcd's data, '%s', must be an absolute path without "
+                              "':/' (--cluster-dir)",
+                              above);
     remove_dead(above);
     for (unsigned tries = 0; tries < MAKE_TRIES; tries++) {
         int len = snprintf(ret->path, sizeof ret->path, "%s/" NAME "XXXXXX", above);
@@ -86,7 +89,7 @@ ddp_status keeper_folder_make(const char *above, struct keeper_folder *ret, stru
         if (mkdtemp(ret->path) == NULL)
             return ddpi_error_sys(err, errno, "cannot make a folder in '%s' (--cluster-dir)",
                                   above);
-        ret->lock = take_lock(ret->path, O_CREAT);
+        ret->lock = take_lock(ret->path);
         if (ret->lock >= 0)
             return DDP_OK;
     } /* another keeper, which removes those of dead ones, was faster than the lock */

@@ -1,9 +1,9 @@
 /*
  * keeper_folder.h - the folder of a keeper: the data of its etcd, its certificate, its log.
  *
- * A lock says that the keeper lives. The kernel gives it back when the process dies, however it
- * does, so folders of dead keepers can be told, and are removed when another keeper starts. Nobody
- * uses their data again: what a dead keeper has promised to others is not known.
+ * A lock on the folder says that the keeper lives. The kernel gives it back when the process dies,
+ * however it does, so folders of dead keepers can be told, and are removed when another keeper
+ * starts. Nobody uses their data again: what a dead keeper has promised to others is not known.
  */
 #ifndef CMD_KEEPER_FOLDER_H
 #define CMD_KEEPER_FOLDER_H
@@ -17,8 +17,8 @@ struct keeper_folder {
     int lock;
 };
 
-/* Remove those of dead keepers of this user in @above (NULL: TMPDIR, or /tmp), and make one there.
- * DDP_E_INVALID: the path is too long. */
+/* Remove those of dead keepers of this user in @above (NULL: TMPDIR, or /var/tmp), and make one
+ * there. DDP_E_INVALID: the path is relative or too long, or has ":/". */
 DDP_MUST_CHECK ddp_status keeper_folder_make(const char *above, struct keeper_folder *ret,
                                              struct ddp_error *err);
 

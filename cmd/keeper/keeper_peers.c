@@ -18,6 +18,7 @@ struct peer {
     char endpoint[DDPI_CLUSTER_ENDPOINT];
     ddp_store_uv *store; /* NULL: this machine */
     bool asked;
+    uint64_t asked_ms;
     uint64_t complained_ms; /* 0: not yet */
 };
 
@@ -52,13 +53,11 @@ static void on_answer(void *data, const struct ddp_store_result *result)
     if (result->status != DDP_OK)
         return;
     if (result->value_len == 0)
-        return; /* its store has just started */
+        return; /* its store has just started, or its keeper is stopped */
     if (ddpi_keeper_status_get(result->value, result->value_len, &status, &err) != DDP_OK)
         complain(peer, err.msg);
-    else if (status.self != peer->number)
-        complain(peer, "another machine of the list answers there; correct the names");
     else
-        peer->peers->options.heard(peer->peers->options.ctx, &status);
+        peer->peers->options.heard(peer->peers->options.ctx, peer->number, &status, peer->asked_ms);
 }
 
 void keeper_peers_ask(struct keeper_peers *peers)
@@ -67,9 +66,11 @@ void keeper_peers_ask(struct keeper_peers *peers)
         .size = sizeof question, .op = DDPI_STORE_OP_KEEPER_STATUS, .timeout_ms = ANSWER_MS};
     for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++) {
         struct peer *peer = &peers->peers[i];
-        if (peer->store != NULL && !peer->asked)
-            peer->asked =
-                ddp_store_uv_submit(peer->store, &question, on_answer, peer, NULL, NULL) == DDP_OK;
+        if (peer->store == NULL || peer->asked)
+            continue;
+        peer->asked_ms = uv_now(peers->loop);
+        peer->asked =
+            ddp_store_uv_submit(peer->store, &question, on_answer, peer, NULL, NULL) == DDP_OK;
     }
 }
 

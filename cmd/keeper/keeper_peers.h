@@ -1,6 +1,6 @@
 /*
- * keeper_peers.h - asks the other keepers of the list how they are, ten times a second, over the
- * native protocol: each side proves the token, and what is said is sealed.
+ * keeper_peers.h - asks the other keepers of the list how they are, over the native protocol: each
+ * side proves the token, and what is said is sealed.
  */
 #ifndef CMD_KEEPER_PEERS_H
 #define CMD_KEEPER_PEERS_H
@@ -20,16 +20,16 @@ struct keeper_peers_options {
     bool tls;
     const struct ddpi_log *log;
     void *ctx;
-    /* Another keeper has said this; its list may be another one. */
-    void (*heard)(void *ctx, const struct ddpi_keeper_status *status);
+    /* The keeper of @machine has said this when it was asked at @asked_ms (uv_now()). Its list may
+     * be another one, and so its number in it. */
+    void (*heard)(void *ctx, unsigned machine, const struct ddpi_keeper_status *status,
+                  uint64_t asked_ms);
 };
-
-enum { KEEPER_ASK_MS = 100 };
 
 DDP_MUST_CHECK ddp_status keeper_peers_open(uv_loop_t *loop,
                                             const struct keeper_peers_options *options,
                                             struct keeper_peers **ret, struct ddp_error *err);
-/* Ask those that have answered the last question. Call it every KEEPER_ASK_MS. */
+/* Ask those that have answered the last question. Call it many times a second. */
 void keeper_peers_ask(struct keeper_peers *peers);
 /* NULL is allowed. Hears no more; the loop frees what is left. */
 void keeper_peers_close(struct keeper_peers *peers);

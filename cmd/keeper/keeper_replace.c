@@ -33,41 +33,23 @@ static void ask(struct keeper_replace *replace, const char *path, const char *bo
 static bool is_done(struct keeper_replace *replace, const struct ddpi_etcd_outcome *outcome)
 {
     if (outcome->status != DDP_OK)
-        replace->done(replace->ctx, 0, outcome->err->msg);
+        replace->done(replace->ctx, outcome->err->msg);
     else if (outcome->reply->code != DDPI_ETCD_OK)
-        replace->done(replace->ctx, 0, outcome->reply->message);
+        replace->done(replace->ctx, outcome->reply->message);
     return outcome->status == DDP_OK && outcome->reply->code == DDPI_ETCD_OK;
 }
 
-/* The machine of a member in etcd's list; DDPI_CLUSTER_SIZE: none of ours. */
-static unsigned machine_of(const struct keeper_replace *replace, const json_t *member)
+static bool is_at(const json_t *member, const char *url)
 {
     const char *at = json_string_value(json_array_get(json_object_get(member, "peerURLs"), 0));
-    unsigned i = 0;
-    for (; at != NULL && i < DDPI_CLUSTER_SIZE; i++) {
-        char url[DDPI_CLUSTER_ENDPOINT + 8];
-        ddpi_cluster_list_peer_url(replace->list, i, url);
-        if (strcmp(at, url) == 0)
-            return i;
-    }
-    return DDPI_CLUSTER_SIZE;
+    return at != NULL && strcmp(at, url) == 0;
 }
 
 static void on_added(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
 {
     struct keeper_replace *replace = call->ctx;
-    unsigned members = 0;
-    size_t i;
-    const json_t *member;
-    if (!is_done(replace, outcome))
-        return;
-    json_array_foreach(json_object_get(outcome->reply->root, "members"), i, member)
-    {
-        unsigned machine = machine_of(replace, member);
-        members |= machine < DDPI_CLUSTER_SIZE ? 1U << machine : 0;
-    }
-    bool added = members >> replace->machine & 1;
-    replace->done(replace->ctx, added ? members : 0, "etcd's list of members lacks the new one");
+    if (is_done(replace, outcome))
+        replace->done(replace->ctx, NULL);
 }
 
 static void add(struct keeper_replace *replace)
@@ -89,18 +71,20 @@ static void on_removed(struct ddpi_etcd_call *call, const struct ddpi_etcd_outco
 static void on_listed(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
 {
     struct keeper_replace *replace = call->ctx;
+    char url[DDPI_CLUSTER_ENDPOINT + 8];
     size_t i;
     const json_t *member;
     struct ddp_error err;
     uint64_t id;
     if (!is_done(replace, outcome))
         return;
+    ddpi_cluster_list_peer_url(replace->list, replace->machine, url);
     json_array_foreach(json_object_get(outcome->reply->root, "members"), i, member)
     {
-        if (machine_of(replace, member) != replace->machine)
+        if (!is_at(member, url))
             continue;
         if (ddpi_etcd_get_number(member, "ID", &id, &err) != DDP_OK) {
-            replace->done(replace->ctx, 0, err.msg);
+            replace->done(replace->ctx, err.msg);
             return;
         }
         char body[64];

@@ -2,7 +2,9 @@
  * keeper_replace.h - lets etcd replace the member of one machine: the old one is removed, and a new
  * one added at the same address, which an empty keeper may then start.
  *
- * Every step may be repeated, also by another leader: who is removed is looked up anew.
+ * A call to etcd may be applied twice without harm: a second removal finds no member, and a second
+ * addition is refused, so that the whole is done anew. But it removes whoever is the member there,
+ * so it must be known that this member is lost (cluster.h).
  */
 #ifndef CMD_KEEPER_REPLACE_H
 #define CMD_KEEPER_REPLACE_H
@@ -16,8 +18,8 @@ struct keeper_replace {
     const struct ddpi_cluster_list *list;
     struct ddpi_etcd_call call;
     unsigned machine;
-    /* @members: of the cluster after it, as bits; 0: it has failed, for the reason @why. */
-    void (*done)(void *ctx, unsigned members, const char *why);
+    /* @why: a reason why it has failed; NULL: it has not. */
+    void (*done)(void *ctx, const char *why);
     void *ctx;
 };
 

@@ -8,46 +8,51 @@
 void ddpi_cluster_begin(struct ddpi_cluster *cluster, const struct ddpi_cluster_list *list,
                         unsigned self, uint64_t life, uint32_t quiet_ms, uint64_t now_ms)
 {
-    cluster->list = list;
     cluster->quiet_ms = quiet_ms;
     cluster->own = (struct ddpi_keeper_status){.self = self, .life = life};
     ddpi_cluster_list_put(list, cluster->own.list);
-    cluster->started = cluster->replacing = false;
-    cluster->led_ms = now_ms;
+    cluster->started = cluster->had_quorum = cluster->serves = cluster->replacing = false;
+    cluster->stepped_ms = cluster->led_ms = now_ms;
 }
 
 void ddpi_cluster_hear(struct ddpi_cluster *cluster, const struct ddpi_keeper_status *status,
-                       uint64_t now_ms)
+                       uint64_t asked_ms)
 {
     cluster->heard[status->self].known = true;
-    cluster->heard[status->self].at_ms = now_ms;
+    cluster->heard[status->self].asked_ms = asked_ms;
     cluster->heard[status->self].status = *status;
 }
 
-void ddpi_cluster_led(struct ddpi_cluster *cluster, bool leads, bool knows_leader, uint64_t now_ms)
+/* What a leader before has said is not known to those that it has said it to any more. */
+void ddpi_cluster_led(struct ddpi_cluster *cluster, bool had_quorum, bool leads, bool knows_leader,
+                      uint64_t now_ms)
 {
-    if (leads && !cluster->own.leads)
+    struct ddpi_keeper_status *own = &cluster->own;
+    if (leads && !own->leads) {
         cluster->leads_ms = now_ms;
-    cluster->own.leads = leads;
-    cluster->own.knows_leader = knows_leader;
+        memset(own->admitted, 0, sizeof own->admitted);
+    }
+    cluster->had_quorum = had_quorum;
+    own->leads = leads;
+    own->knows_leader = knows_leader;
 }
 
 void ddpi_cluster_replaced(struct ddpi_cluster *cluster, const struct ddpi_cluster_step *step,
-                           unsigned members)
+                           bool done, uint64_t now_ms)
 {
     cluster->replacing = false;
-    if (members == 0)
-        return;
-    cluster->own.admitted[step->machine] = step->life;
-    cluster->own.members[step->machine] = members;
+    if (done)
+        cluster->own.admitted[step->machine] = step->life;
+    else
+        cluster->again_ms = now_ms + DDPI_CLUSTER_AGAIN_MS;
 }
 
-/* What the keeper of machine @i said in the last second; NULL: nothing, or it is this one. */
+/* What the keeper of machine @i has said in the last second; NULL: nothing, or it is this one. */
 static const struct ddpi_keeper_status *heard_of(const struct ddpi_cluster *cluster, unsigned i,
                                                  uint64_t now_ms)
 {
     if (i == cluster->own.self || !cluster->heard[i].known ||
-        now_ms - cluster->heard[i].at_ms > DDPI_CLUSTER_FRESH_MS)
+        now_ms - cluster->heard[i].asked_ms > DDPI_CLUSTER_FRESH_MS)
         return NULL;
     return &cluster->heard[i].status;
 }
@@ -57,15 +62,31 @@ bool ddpi_cluster_hears(const struct ddpi_cluster *cluster, unsigned machine, ui
     return heard_of(cluster, machine, now_ms) != NULL;
 }
 
+bool ddpi_cluster_may_serve(struct ddpi_cluster *cluster, uint64_t now_ms)
+{
+    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE && !cluster->serves; i++) {
+        const struct ddpi_keeper_status *other = heard_of(cluster, i, now_ms);
+        cluster->serves = cluster->had_quorum && cluster->own.phase == KEEPER_MEMBER &&
+                          other != NULL && other->phase == KEEPER_MEMBER &&
+                          other->number == cluster->own.number;
+    }
+    return cluster->serves;
+}
+
 static struct ddpi_cluster_step start(struct ddpi_cluster *cluster, uint64_t number,
-                                      enum ddpi_keeper_phase phase, unsigned members)
+                                      enum ddpi_keeper_phase phase, uint64_t now_ms)
 {
     cluster->own.number = number;
     cluster->own.phase = phase;
     cluster->started = true;
+    cluster->began_ms = now_ms;
     return (struct ddpi_cluster_step){.action = phase == KEEPER_PROMISED ? CLUSTER_START_NEW
-                                                                         : CLUSTER_START_EXISTING,
-                                      .members = members};
+                                                                         : CLUSTER_START_EXISTING};
+}
+
+static struct ddpi_cluster_step wipe(const char *why)
+{
+    return (struct ddpi_cluster_step){.action = CLUSTER_WIPE, .why = why};
 }
 
 /* ---- without data ---- */
@@ -82,7 +103,7 @@ static void propose(struct ddpi_cluster *cluster, uint64_t number, uint64_t now_
     own->founders[own->self] = own->life;
     own->number = number;
     own->phase = KEEPER_PROMISED;
-    cluster->promised_ms = now_ms;
+    cluster->began_ms = now_ms;
 }
 
 /* Whether it is this keeper's turn to propose. */
@@ -111,7 +132,7 @@ static struct ddpi_cluster_step step_empty(struct ddpi_cluster *cluster, uint64_
         if (other == NULL)
             continue;
         if (other->leads && other->admitted[own->self] == own->life)
-            return start(cluster, other->number, KEEPER_MEMBER, other->members[own->self]);
+            return start(cluster, other->number, KEEPER_MEMBER, now_ms);
         if (other->knows_leader)
             cluster->led_ms = now_ms;
         if (proposal == NULL && other->founders[own->self] == own->life)
@@ -119,8 +140,7 @@ static struct ddpi_cluster_step step_empty(struct ddpi_cluster *cluster, uint64_
     }
     if (proposal != NULL) { /* the proposer's promise and this one are two */
         memcpy(own->founders, proposal->founders, sizeof own->founders);
-        cluster->promised_ms = now_ms;
-        return start(cluster, proposal->number, KEEPER_PROMISED, (1U << DDPI_CLUSTER_SIZE) - 1);
+        return start(cluster, proposal->number, KEEPER_PROMISED, now_ms);
     }
     if (may_propose(cluster, now_ms))
         propose(cluster, random, now_ms);
@@ -129,34 +149,36 @@ static struct ddpi_cluster_step step_empty(struct ddpi_cluster *cluster, uint64_
 
 /* ---- with data, or a promise ---- */
 
-static struct ddpi_cluster_step wipe(const char *why)
-{
-    return (struct ddpi_cluster_step){.action = CLUSTER_WIPE, .why = why};
-}
-
 static struct ddpi_cluster_step step_promised(struct ddpi_cluster *cluster, uint64_t now_ms)
 {
     struct ddpi_keeper_status *own = &cluster->own;
-    if (own->knows_leader) {
+    bool heard = false;
+    if (cluster->had_quorum)
         own->phase = KEEPER_MEMBER;
-        return (struct ddpi_cluster_step){CLUSTER_NONE};
-    }
-    if (now_ms - cluster->promised_ms >= DDPI_CLUSTER_PROMISE_MS)
-        return wipe("no leader was elected within 10 s");
-    for (unsigned i = 0; !cluster->started && i < DDPI_CLUSTER_SIZE; i++) {
+    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++) {
         const struct ddpi_keeper_status *other = heard_of(cluster, i, now_ms);
-        if (other != NULL && other->number == own->number)
-            return start(cluster, own->number, KEEPER_PROMISED, (1U << DDPI_CLUSTER_SIZE) - 1);
+        if (other == NULL)
+            continue;
+        heard = true;
+        if (other->number != own->number)
+            continue;
+        if (!cluster->started)
+            return start(cluster, own->number, KEEPER_PROMISED, now_ms);
+        if (other->phase == KEEPER_MEMBER) /* it has a quorum, of which this one may be half */
+            cluster->began_ms = now_ms;
     }
+    if (heard && own->phase == KEEPER_PROMISED &&
+        now_ms - cluster->began_ms >= DDPI_CLUSTER_PROMISE_MS)
+        return wipe("its etcd had no quorum within 10 s");
     return (struct ddpi_cluster_step){CLUSTER_NONE};
 }
 
 static struct ddpi_cluster_step step_member(struct ddpi_cluster *cluster, uint64_t now_ms)
 {
     struct ddpi_keeper_status *own = &cluster->own;
-    bool may_replace = own->leads && own->knows_leader && !cluster->replacing &&
+    bool may_replace = own->leads && !cluster->replacing && now_ms >= cluster->again_ms &&
                        now_ms - cluster->leads_ms >= 2 * DDPI_CLUSTER_FRESH_MS;
-    unsigned elsewhere = 0;
+    unsigned elsewhere = 0, empty = 0; /* other machines that are not of this cluster any more */
     for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++) {
         const struct ddpi_keeper_status *other = heard_of(cluster, i, now_ms);
         if (other == NULL)
@@ -166,17 +188,26 @@ static struct ddpi_cluster_step step_member(struct ddpi_cluster *cluster, uint64
             return (struct ddpi_cluster_step){
                 .action = CLUSTER_REPLACE, .machine = i, .life = other->life};
         }
+        empty += other->phase == KEEPER_EMPTY;
         if (other->number != 0 && other->number != own->number)
             elsewhere += other->knows_leader ? 2 : 1;
+        if (other->leads && other->number != own->number && !own->leads)
+            return wipe("another cluster has a leader"); /* etcd may have joined that one */
     }
-    if (!own->knows_leader && elsewhere > 1)
-        return wipe("the other machines have founded another cluster");
+    /* Two that are empty found another one soon. */
+    if (!own->knows_leader && elsewhere > 0 && elsewhere + empty > 1)
+        return wipe("the other machines are not of its cluster any more");
+    if (!cluster->had_quorum && now_ms - cluster->began_ms >= DDPI_CLUSTER_JOIN_MS)
+        return wipe("its etcd, a new member, had no quorum within 60 s");
     return (struct ddpi_cluster_step){CLUSTER_NONE};
 }
 
 struct ddpi_cluster_step ddpi_cluster_step(struct ddpi_cluster *cluster, uint64_t random,
                                            uint64_t now_ms)
 {
+    if (now_ms - cluster->stepped_ms > DDPI_CLUSTER_FRESH_MS) /* this keeper was stopped */
+        cluster->began_ms = cluster->led_ms = now_ms;
+    cluster->stepped_ms = now_ms;
     if (cluster->own.phase == KEEPER_EMPTY)
         return step_empty(cluster, random, now_ms);
     if (cluster->own.phase == KEEPER_PROMISED)

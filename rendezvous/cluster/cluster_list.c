@@ -113,17 +113,14 @@ void ddpi_cluster_list_peer_url(const struct ddpi_cluster_list *list, unsigned n
     snprintf(url, DDPI_CLUSTER_ENDPOINT + 8, "https://%s", text);
 }
 
-void ddpi_cluster_list_initial(const struct ddpi_cluster_list *list, unsigned members,
+void ddpi_cluster_list_initial(const struct ddpi_cluster_list *list,
                                char text[DDPI_CLUSTER_LIST_TEXT + 64])
 {
     size_t used = 0;
-    text[0] = '\0';
     for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++) {
         char url[DDPI_CLUSTER_ENDPOINT + 8];
-        if (!(members >> i & 1))
-            continue;
         ddpi_cluster_list_peer_url(list, i, url);
         used += (size_t)snprintf(text + used, DDPI_CLUSTER_LIST_TEXT + 64 - used, "%sm%u=%s",
-                                 used > 0 ? "," : "", i, url);
+                                 i > 0 ? "," : "", i, url);
     }
 }

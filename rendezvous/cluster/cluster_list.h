@@ -37,9 +37,8 @@ void ddpi_cluster_list_put(const struct ddpi_cluster_list *list, char text[DDPI_
 void ddpi_cluster_list_peer_url(const struct ddpi_cluster_list *list, unsigned number,
                                 char url[DDPI_CLUSTER_ENDPOINT + 8]);
 
-/* Those whose bits @members has, as etcd's --initial-cluster has them:
- * "m0=https://...,m2=https://...". */
-void ddpi_cluster_list_initial(const struct ddpi_cluster_list *list, unsigned members,
+/* All three, as etcd's --initial-cluster has them: "m0=https://...,m1=...,m2=...". */
+void ddpi_cluster_list_initial(const struct ddpi_cluster_list *list,
                                char text[DDPI_CLUSTER_LIST_TEXT + 64]);
 
 #endif

@@ -35,13 +35,11 @@ static json_t *hex_array(const uint64_t values[DDPI_CLUSTER_SIZE])
 size_t ddpi_keeper_status_put(const struct ddpi_keeper_status *status,
                               char text[DDPI_KEEPER_STATUS_MAX])
 {
-    const unsigned *members = status->members;
-    json_t *root = json_pack(
-        "{s:s, s:i, s:s, s:o, s:o, s:o, s:b, s:b, s:o, s:[i,i,i]}", "list", status->list, "self",
-        (int)status->self, "phase", phase_names[status->phase], "life", hex_of(status->life),
-        "number", hex_of(status->number), "founders", hex_array(status->founders), "leads",
-        status->leads, "knows_leader", status->knows_leader, "admitted",
-        hex_array(status->admitted), "members", (int)members[0], (int)members[1], (int)members[2]);
+    json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:o, s:o, s:b, s:b, s:o}", "list", status->list,
+                             "self", (int)status->self, "phase", phase_names[status->phase], "life",
+                             hex_of(status->life), "number", hex_of(status->number), "founders",
+                             hex_array(status->founders), "leads", status->leads, "knows_leader",
+                             status->knows_leader, "admitted", hex_array(status->admitted));
     size_t len = root != NULL ? json_dumpb(root, text, DDPI_KEEPER_STATUS_MAX, JSON_COMPACT) : 0;
     json_decref(root);
     return len <= DDPI_KEEPER_STATUS_MAX ? len : 0;
@@ -72,14 +70,6 @@ static bool get_small(const json_t *value, unsigned end, unsigned *ret)
     json_int_t number = json_integer_value(value);
     *ret = (unsigned)number;
     return json_is_integer(value) && number >= 0 && number < (json_int_t)end;
-}
-
-static bool get_members(const json_t *array, unsigned ret[DDPI_CLUSTER_SIZE])
-{
-    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++)
-        if (!get_small(json_array_get(array, i), 1U << DDPI_CLUSTER_SIZE, &ret[i]))
-            return false;
-    return json_array_size(array) == DDPI_CLUSTER_SIZE;
 }
 
 static bool get_phase(const json_t *value, enum ddpi_keeper_phase *ret)
@@ -116,8 +106,7 @@ ddp_status ddpi_keeper_status_get(const char *text, size_t len, struct ddpi_keep
                 get_hex(json_object_get(root, "number"), &status.number) &&
                 get_hex_array(json_object_get(root, "founders"), status.founders) &&
                 json_is_boolean(leads) && json_is_boolean(knows) &&
-                get_hex_array(json_object_get(root, "admitted"), status.admitted) &&
-                get_members(json_object_get(root, "members"), status.members);
+                get_hex_array(json_object_get(root, "admitted"), status.admitted);
     status.leads = json_is_true(leads);
     status.knows_leader = json_is_true(knows);
     json_decref(root);

@@ -25,12 +25,10 @@ struct ddpi_keeper_status {
     uint64_t number; /* random, of its cluster; 0: none */
     /* The lives for which the cluster was proposed; 0: that machine was not there. */
     uint64_t founders[DDPI_CLUSTER_SIZE];
-    bool leads;        /* its store serves, ... */
-    bool knows_leader; /* ... or names the one that does, and its etcd has a quorum */
-    /* The lives that etcd has been told to take in place of a lost member, with the members (bits)
-     * that such a life starts with. */
+    bool leads;        /* its etcd has a quorum and says that its store leads, ... */
+    bool knows_leader; /* ... or some store */
+    /* The lives that etcd has been told to take in place of a lost member. */
     uint64_t admitted[DDPI_CLUSTER_SIZE];
-    unsigned members[DDPI_CLUSTER_SIZE];
 };
 
 /* The length of the text; 0: no memory. */

@@ -7,6 +7,7 @@
 #include "jobs.h"
 #include "mem.h"
 #include "permissions.h"
+#include "server.h"
 #include "server_stats.h"
 #include "server_turn.h"
 
@@ -46,13 +47,15 @@ static void answer_stats(struct ddpi_server *server, struct ddpi_conn *conn, uin
     ddpi_buf_finish(&text);
 }
 
+/* A keeper that is stopped must not go on to speak. */
 static void answer_keeper(struct ddpi_server *server, struct ddpi_conn *conn, uint64_t id)
 {
-    ddpi_conn_reply(conn,
-                    &(const struct ddpi_message){
-                        .op = DDPI_OP_KEEPER_STATUS,
-                        .id = id,
-                        .value = ddpi_bytes_of(server->keeper_status, server->keeper_status_len)});
+    uint64_t age_ms = uv_now(server->shared.loop) - server->keeper_status_ms;
+    size_t len = age_ms <= DDPI_SERVER_KEEPER_STATUS_MS ? server->keeper_status_len : 0;
+    ddpi_conn_reply(
+        conn, &(const struct ddpi_message){.op = DDPI_OP_KEEPER_STATUS,
+                                           .id = id,
+                                           .value = ddpi_bytes_of(server->keeper_status, len)});
 }
 
 static void answer_client(struct ddpi_conn *conn, const struct ddpi_message *request,

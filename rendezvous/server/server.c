@@ -420,6 +420,7 @@ ddp_status ddpi_server_set_keeper_status(struct ddpi_server *server, const char 
     ddpi_free(server->keeper_status);
     server->keeper_status = copy;
     server->keeper_status_len = len;
+    server->keeper_status_ms = uv_now(server->shared.loop);
     return DDP_OK;
 }
 

@@ -115,8 +115,10 @@ void ddpi_server_stand_by(struct ddpi_server *server, const char *leader, uint64
 /* Admit clients from now on. Contents must be restored before. */
 void ddpi_server_stand_in(struct ddpi_server *server);
 
-/* What other keepers of this store's list are told (cmd/keeper); copied. A standby admits keepers
- * that prove the token, and answers this to them only. DDP_E_NOMEM: the last one stays. */
+/* What other keepers of this store's list are told (cmd/keeper) for the next second; copied. A
+ * standby admits keepers that prove the token, and answers this to them only. DDP_E_NOMEM: the last
+ * one stays. */
+enum { DDPI_SERVER_KEEPER_STATUS_MS = 1000 };
 ddp_status ddpi_server_set_keeper_status(struct ddpi_server *server, const char *text, size_t len,
                                          struct ddp_error *err);
 

@@ -58,6 +58,7 @@ struct ddpi_server {
 
     char *keeper_status; /* NULL: none */
     size_t keeper_status_len;
+    uint64_t keeper_status_ms; /* when it was set, by the loop */
 
     struct {
         struct ddpi_kv_scope *tcpstore_scope;

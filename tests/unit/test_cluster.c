@@ -64,10 +64,8 @@ START_TEST(what_etcd_is_told)
     struct ddpi_cluster_list list;
     char text[DDPI_CLUSTER_LIST_TEXT + 64];
     ck_assert_int_eq(ddpi_cluster_list_parse("c,b,a", 100, 0, &list, &why), DDP_OK);
-    ddpi_cluster_list_initial(&list, 7, text);
+    ddpi_cluster_list_initial(&list, text);
     ck_assert_str_eq(text, "m0=https://a:1100,m1=https://b:1100,m2=https://c:1100");
-    ddpi_cluster_list_initial(&list, 6, text);
-    ck_assert_str_eq(text, "m1=https://b:1100,m2=https://c:1100");
 }
 END_TEST
 
@@ -82,8 +80,7 @@ START_TEST(a_status_is_read_as_it_was_written)
                                               .number = 1,
                                               .founders = {1, 2, UINT64_C(1) << 63},
                                               .leads = true,
-                                              .admitted = {0, 9, 0},
-                                              .members = {0, 7, 5}};
+                                              .admitted = {0, 9, 0}};
     struct ddpi_keeper_status got;
     char text[DDPI_KEEPER_STATUS_MAX];
     size_t len = ddpi_keeper_status_put(&status, text);
@@ -108,13 +105,10 @@ START_TEST(what_is_no_status)
         {"ffffffffffffffff", "fffffffffffffff"},
         {"ffffffffffffffff", "-fffffffffffffff"},
         {"\"leads\":true", "\"leads\":1"},
-        {"[0,7,5]", "[0,8,5]"},
-        {"[0,7,5]", "[0,7]"},
-        {"[0,7,5]", "[0,7,5,1]"},
         {"\"life\"", "\"live\""},
     };
     const struct ddpi_keeper_status status = {
-        .list = "a", .self = 2, .life = UINT64_MAX, .leads = true, .members = {0, 7, 5}};
+        .list = "a", .self = 2, .life = UINT64_MAX, .leads = true};
     char text[DDPI_KEEPER_STATUS_MAX + 1], changed[2 * DDPI_KEEPER_STATUS_MAX];
     text[ddpi_keeper_status_put(&status, text)] = '\0';
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
@@ -133,6 +127,7 @@ END_TEST
 /* ---- three machines ---- */
 
 enum { MACHINES = DDPI_CLUSTER_SIZE, TICK_MS = 50, QUIET_MS = 7000, CLUSTERS = 256 };
+enum { SEEDS = 10 /* in one process */ };
 
 /* A cluster of etcd: which life is the member of each machine, and what each of them has. */
 struct etcd {
@@ -151,7 +146,16 @@ static struct {
         struct etcd *etcd; /* that its life has started; NULL: none */
         struct ddpi_cluster_step replaces;
         uint64_t replaced_ms; /* when that ends */
+        uint64_t paused_ms;   /* its keeper does nothing until then, but its etcd goes on */
+        bool had_quorum;      /* in this life */
+        struct ddpi_keeper_status told; /* to its ddprund ... */
+        uint64_t told_ms;               /* ... then */
     } at[MACHINES];
+    /* An answer that is under way to i from j, asked for then; 0: none. */
+    struct {
+        uint64_t asked_ms, arrives_ms;
+        struct ddpi_keeper_status status;
+    } answer[MACHINES][MACHINES];
     bool cut[MACHINES][MACHINES];
     struct etcd etcds[CLUSTERS];
     unsigned etcd_count;
@@ -180,7 +184,8 @@ static void be_born(unsigned i)
 {
     world.at[i].alive = true;
     world.at[i].etcd = NULL;
-    world.at[i].replaced_ms = 0;
+    world.at[i].replaced_ms = world.at[i].paused_ms = 0;
+    world.at[i].had_quorum = false;
     ddpi_cluster_begin(&world.at[i].cluster, &world.list, i, next_random(), QUIET_MS, world.now_ms);
 }
 
@@ -246,37 +251,82 @@ static void write_entry(struct etcd *etcd, unsigned leader)
             etcd->log[j] = longest + 1;
 }
 
+static bool is_paused(unsigned i)
+{
+    return world.now_ms < world.at[i].paused_ms;
+}
+
+/* Whether the store of this machine may lead. It asks once what its keeper must know for that. */
+static bool serves(unsigned i)
+{
+    return world.at[i].cluster.serves ||
+           (!is_paused(i) && ddpi_cluster_may_serve(&world.at[i].cluster, world.now_ms));
+}
+
 static void run_etcd(void)
 {
     bool may_lead[MACHINES] = {false};
-    const struct etcd *serves = NULL;
+    const struct etcd *whose = NULL;
     unsigned count = 0;
     for (unsigned i = 0; i < MACHINES; i++) {
         may_lead[i] = world.at[i].etcd != NULL && has_quorum(world.at[i].etcd, i);
         count += may_lead[i];
         if (!may_lead[i])
             continue;
-        ck_assert_msg(serves == NULL || serves == world.at[i].etcd, "two clusters have a quorum");
-        serves = world.at[i].etcd;
+        ck_assert_msg(whose == NULL || whose == world.at[i].etcd, "two clusters have a quorum");
+        whose = world.at[i].etcd;
     }
     if (world.leader == MACHINES || !may_lead[world.leader] || below(200) == 0)
         world.leader = count > 0 ? (unsigned)below(MACHINES) : MACHINES;
-    if (world.leader < MACHINES && !may_lead[world.leader])
+    if (world.leader < MACHINES && (!may_lead[world.leader] || !serves(world.leader)))
         world.leader = MACHINES; /* an election takes a moment */
-    for (unsigned i = 0; i < MACHINES; i++)
-        ddpi_cluster_led(&world.at[i].cluster, i == world.leader,
-                         may_lead[i] && world.leader < MACHINES && reach(i, world.leader),
-                         world.now_ms);
+    for (unsigned i = 0; i < MACHINES; i++) {
+        if (!world.at[i].alive || is_paused(i))
+            continue;
+        world.at[i].had_quorum |= may_lead[i];
+        ddpi_cluster_led(
+            &world.at[i].cluster, world.at[i].had_quorum, i == world.leader && may_lead[i],
+            may_lead[i] && world.leader < MACHINES && reach(i, world.leader), world.now_ms);
+    }
     if (world.leader < MACHINES)
         write_entry(world.at[world.leader].etcd, world.leader);
 }
 
+/* Its ddprund answers for a keeper that is paused, for a second. */
+static void ask(unsigned i, unsigned j)
+{
+    if (world.at[i].alive && !is_paused(i) && world.at[j].alive && reach(i, j) &&
+        world.answer[i][j].asked_ms == 0 && world.now_ms - world.at[j].told_ms <= 1000) {
+        world.answer[i][j].asked_ms = world.now_ms;
+        world.answer[i][j].arrives_ms = world.now_ms + below(300);
+        world.answer[i][j].status = world.at[j].told;
+    }
+}
+
+static void arrive(unsigned i, unsigned j)
+{
+    if (world.answer[i][j].asked_ms == 0 || world.now_ms < world.answer[i][j].arrives_ms ||
+        is_paused(i))
+        return;
+    if (world.at[i].alive)
+        ddpi_cluster_hear(&world.at[i].cluster, &world.answer[i][j].status,
+                          world.answer[i][j].asked_ms);
+    world.answer[i][j].asked_ms = 0;
+}
+
 static void talk(void)
 {
-    for (unsigned i = 0; i < MACHINES; i++)
+    for (unsigned i = 0; i < MACHINES; i++) {
+        if (world.at[i].alive && !is_paused(i)) {
+            world.at[i].told = world.at[i].cluster.own;
+            world.at[i].told_ms = world.now_ms;
+        }
         for (unsigned j = 0; j < MACHINES; j++)
-            if (i != j && world.at[i].alive && world.at[j].alive && reach(i, j) && below(3) == 0)
-                ddpi_cluster_hear(&world.at[i].cluster, &world.at[j].cluster.own, world.now_ms);
+            if (i != j) {
+                arrive(i, j);
+                ask(i, j);
+            }
+    }
 }
 
 static void start_etcd(unsigned i, bool founds)
@@ -297,7 +347,8 @@ static void start_etcd(unsigned i, bool founds)
 
 static void begin_replacing(unsigned i, const struct ddpi_cluster_step *step)
 {
-    world.at[i].etcd->member[step->machine] = 0;
+    if (has_quorum(world.at[i].etcd, i))
+        world.at[i].etcd->member[step->machine] = 0;
     world.at[i].replaces = *step;
     world.at[i].replaced_ms = world.now_ms + below(3000);
 }
@@ -309,12 +360,12 @@ static void end_replacing(unsigned i)
     if (world.at[i].replaced_ms == 0 || world.now_ms < world.at[i].replaced_ms)
         return;
     world.at[i].replaced_ms = 0;
-    bool done = etcd != NULL && has_quorum(etcd, i);
+    bool done = etcd != NULL && has_quorum(etcd, i) && etcd->member[step->machine] == 0;
     if (done) {
         etcd->member[step->machine] = step->life;
         etcd->log[step->machine] = 0;
     }
-    ddpi_cluster_replaced(&world.at[i].cluster, step, done ? members_of(etcd) : 0);
+    ddpi_cluster_replaced(&world.at[i].cluster, step, done, world.now_ms);
 }
 
 static void act(unsigned i)
@@ -351,7 +402,7 @@ static void tick(void)
     run_etcd();
     talk();
     for (unsigned i = 0; i < MACHINES; i++)
-        if (world.at[i].alive) {
+        if (world.at[i].alive && !is_paused(i)) {
             act(i);
             end_replacing(i);
         }
@@ -470,9 +521,9 @@ static void cut_at_random(void)
 }
 
 /* Machines die, come back and lose each other, without any order. At the end all are well. */
-START_TEST(no_order_of_events_founds_two_or_loses_an_entry)
+static void have_any_order(int seed)
 {
-    begin_world((uint64_t)_i + 100);
+    begin_world((uint64_t)seed + 100);
     for (unsigned i = 0; i < MACHINES; i++)
         if (below(4) > 0)
             be_born(i);
@@ -480,6 +531,8 @@ START_TEST(no_order_of_events_founds_two_or_loses_an_entry)
         unsigned i = (unsigned)below(MACHINES);
         if (below(3) == 0)
             cut_at_random();
+        else if (below(4) == 0)
+            world.at[i].paused_ms = world.now_ms + below(20000);
         else if (world.at[i].alive && below(3) > 0)
             kill_machine(i);
         else if (!world.at[i].alive)
@@ -487,35 +540,67 @@ START_TEST(no_order_of_events_founds_two_or_loses_an_entry)
         run_for(below(2) == 0 ? below(500) : below(15000));
     }
     memset(world.cut, 0, sizeof world.cut);
-    for (unsigned i = 0; i < MACHINES; i++)
+    for (unsigned i = 0; i < MACHINES; i++) {
+        world.at[i].paused_ms = 0;
         if (!world.at[i].alive)
             be_born(i);
-    ck_assert_msg(run_until_whole(120000) != 0, "they do not agree, seed %d", _i);
+    }
+    ck_assert_msg(run_until_whole(120000) != 0, "they do not agree, seed %d", seed);
+}
+
+START_TEST(no_order_of_events_founds_two_or_loses_an_entry)
+{
+    for (int i = 0; i < SEEDS; i++)
+        have_any_order(_i * SEEDS + i);
 }
 END_TEST
 
-/* One machine at a time has a fault, and the next one only when all are well again. */
+/* Something happens to one machine: it dies if it @may, is cut off, or its keeper is stopped. */
+static void have_a_fault(unsigned i, bool may)
+{
+    unsigned kind = may ? (unsigned)below(3) : 1 + (unsigned)below(2);
+    if (kind == 0)
+        kill_machine(i);
+    for (unsigned j = 0; j < MACHINES && kind == 1; j++)
+        world.cut[i][j] = world.cut[j][i] = true;
+    if (kind == 2)
+        world.at[i].paused_ms = world.now_ms + 100000;
+    run_for(below(2) == 0 ? below(1000) : below(30000));
+    if (kind == 0)
+        be_born(i);
+    world.at[i].paused_ms = 0;
+    memset(world.cut, 0, sizeof world.cut);
+}
+
+/* One machine at a time has a fault, and the next one only when all are well again. What was
+ * acknowledged is still there, as the cluster is the same. Before the third machine has come, two
+ * may not lose their data. */
+static void have_single_faults(int seed)
+{
+    begin_world((uint64_t)seed + 5000);
+    be_born(0);
+    be_born(1);
+    if (below(2) == 0)
+        be_born(2);
+    run_for(below(2) == 0 ? 0 : below(12000));
+    have_a_fault((unsigned)below(world.at[2].alive ? 3 : 2), world.at[2].alive);
+    if (!world.at[2].alive)
+        be_born(2);
+    uint64_t number = run_until_whole(60000);
+    ck_assert_uint_ne(number, 0);
+    for (unsigned i = 0; i < world.etcd_count; i++)
+        ck_assert_msg(world.etcds[i].number == number || world.etcds[i].acknowledged == 0,
+                      "acknowledged entries are lost, seed %d", seed);
+    for (unsigned faults = 0; faults < 10; faults++) {
+        have_a_fault((unsigned)below(MACHINES), true);
+        ck_assert_msg(run_until_whole(90000) == number, "fault %u, seed %d", faults, seed);
+    }
+}
+
 START_TEST(one_fault_at_a_time_loses_nothing)
 {
-    begin_world((uint64_t)_i + 5000);
-    for (unsigned i = 0; i < MACHINES; i++)
-        be_born(i);
-    uint64_t number = run_until_whole(5000);
-    ck_assert_uint_ne(number, 0);
-    for (unsigned faults = 0; faults < 10; faults++) {
-        unsigned i = (unsigned)below(MACHINES);
-        bool dies = below(2) == 0;
-        if (dies)
-            kill_machine(i);
-        for (unsigned j = 0; j < MACHINES && !dies; j++)
-            world.cut[i][j] = world.cut[j][i] = true;
-        run_for(below(2) == 0 ? below(1000) : below(30000));
-        if (dies)
-            be_born(i);
-        memset(world.cut, 0, sizeof world.cut);
-        ck_assert_msg(run_until_whole(60000) == number, "fault %u, seed %d", faults, _i);
-    }
-    ck_assert_uint_eq(world.etcd_count, 1);
+    for (int i = 0; i < SEEDS; i++)
+        have_single_faults(_i * SEEDS + i);
 }
 END_TEST
 
@@ -530,8 +615,8 @@ Suite *test_suite(void)
     ADD_TESTS(model, three_empty_keepers_found_a_cluster_at_once, one_keeper_alone_founds_none,
               two_keepers_wait_then_found_and_take_the_third_in,
               a_machine_that_comes_back_empty_is_another_member, who_was_left_behind_begins_again);
-    tcase_add_loop_test(model, no_order_of_events_founds_two_or_loses_an_entry, 0, 200);
-    tcase_add_loop_test(model, one_fault_at_a_time_loses_nothing, 0, 100);
+    tcase_add_loop_test(model, no_order_of_events_founds_two_or_loses_an_entry, 0, 20);
+    tcase_add_loop_test(model, one_fault_at_a_time_loses_nothing, 0, 20);
     suite_add_tcase(suite, model);
     return suite;
 }
