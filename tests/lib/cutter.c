@@ -4,9 +4,9 @@
  */
 #include "cutter.h"
 
+#include "check_main.h"
 #include "raw.h"
 
-#include <check.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>

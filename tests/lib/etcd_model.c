@@ -5,10 +5,10 @@
  */
 #include "etcd_model.h"
 
+#include "check_main.h"
 #include "etcd_load.h"
 #include "sink_fixture.h"
 
-#include <check.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,8 @@
  */
 #include "kv_fixture.h"
 
-#include <check.h>
+#include "check_main.h"
+
 #include <stdio.h>
 #include <string.h>
 

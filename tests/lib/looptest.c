@@ -3,7 +3,8 @@
  */
 #include "looptest.h"
 
-#include <check.h>
+#include "check_main.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -3,10 +3,10 @@
  */
 #include "raw.h"
 
+#include "check_main.h"
 #include "clock.h"
 
 #include <arpa/inet.h>
-#include <check.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

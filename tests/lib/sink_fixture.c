@@ -3,9 +3,9 @@
  */
 #include "sink_fixture.h"
 
+#include "check_main.h"
 #include "sqlite_sink.h"
 
-#include <check.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>

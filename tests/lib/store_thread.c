@@ -4,7 +4,8 @@
  */
 #include "store_thread.h"
 
-#include <check.h>
+#include "check_main.h"
+
 #include <signal.h>
 #include <stdlib.h>
 

@@ -5,7 +5,8 @@
  */
 #include "tcpstore_peer.h"
 
-#include <check.h>
+#include "check_main.h"
+
 #include <stdlib.h>
 #include <string.h>
 
