@@ -10,10 +10,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define LARGE_COUNT (((size_t)1 << 31) + 3)
+#define LARGE_COUNT ((1U << 31) + 3)
 
 /* No power of two, so that a place which is wrong by one has another byte. */
-#define PERIOD ((size_t)48 << 20)
+#define PERIOD (48U << 20)
 
 enum { RANKS = 2 };
 
@@ -22,12 +22,18 @@ static size_t free_bytes(void)
     return (size_t)sysconf(_SC_AVPHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* All bits of @i count, so that bytes in a wrong place are seen. */
-static uint8_t byte_of(uint32_t rank, size_t i)
+/* Number @i of the period that begins at @at, which rank 1 repeats. All bits of a place of rank 0
+ * count, so that bytes in a wrong place are seen. */
+static uint8_t byte_of(uint32_t rank, uint32_t at, uint32_t i)
 {
-    if (rank == 1)
-        i %= PERIOD;
+    if (rank == 0)
+        i += at;
     return (uint8_t)((i ^ i >> 8 ^ i >> 16 ^ i >> 24) + rank);
+}
+
+static uint32_t length_of_period(uint32_t at)
+{
+    return LARGE_COUNT - at < PERIOD ? LARGE_COUNT - at : PERIOD;
 }
 
 static uint8_t *reserve(void)
@@ -41,8 +47,9 @@ static uint8_t *reserve(void)
 static uint8_t *make_input(uint32_t rank)
 {
     uint8_t *bytes = reserve();
-    for (size_t i = 0; i < LARGE_COUNT; i++)
-        bytes[i] = byte_of(rank, i);
+    for (uint32_t at = 0; at < LARGE_COUNT; at += PERIOD)
+        for (uint32_t i = 0, end = length_of_period(at); i < end; i++)
+            bytes[at + i] = byte_of(rank, at, i);
     return bytes;
 }
 
@@ -52,20 +59,21 @@ static uint8_t *map_input(void)
     int fd = memfd_create("period", MFD_CLOEXEC);
     uint8_t *bytes = reserve();
     CHECK(fd >= 0 && ftruncate(fd, (off_t)PERIOD) == 0);
-    for (size_t at = 0; at < LARGE_COUNT; at += PERIOD)
+    for (uint32_t at = 0; at < LARGE_COUNT; at += PERIOD)
         CHECK(mmap(bytes + at, PERIOD, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
               bytes + at);
-    for (size_t i = 0; i < PERIOD; i++)
-        bytes[i] = byte_of(1, i);
+    for (uint32_t i = 0; i < PERIOD; i++)
+        bytes[i] = byte_of(1, 0, i);
     close(fd);
     return bytes;
 }
 
 static void check_sum(const uint8_t *bytes)
 {
-    size_t wrong = 0;
-    for (size_t i = 0; i < LARGE_COUNT; i++)
-        wrong += bytes[i] != (uint8_t)(byte_of(0, i) + byte_of(1, i));
+    uint32_t wrong = 0;
+    for (uint32_t at = 0; at < LARGE_COUNT; at += PERIOD)
+        for (uint32_t i = 0, end = length_of_period(at); i < end; i++)
+            wrong += bytes[at + i] != (uint8_t)(byte_of(0, at, i) + byte_of(1, at, i));
     CHECK(wrong == 0);
 }
 
