@@ -84,12 +84,14 @@ class Timers(unittest.TestCase):
             script = os.path.join(folder, 'hang.py')
             with open(script, 'w', encoding='ascii') as file:
                 file.write('import os, time\n'
-                           'from torch.distributed.elastic import timer\n'
-                           'timer.configure(timer.FileTimerClient(os.environ["TORCHELASTIC_TIMER_FILE"]))\n'
-                           'with timer.expires(after=60): pass\n'
-                           'if os.environ["RANK"] == "1" and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":\n'
-                           '    with timer.expires(after=0.2): time.sleep(60)\n'
-                           'if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0": time.sleep(60)\n')
+                           'first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"\n'
+                           'if os.environ["RANK"] == "1":\n'
+                           '    from torch.distributed.elastic import timer\n'
+                           '    timer.configure(timer.FileTimerClient(os.environ["TORCHELASTIC_TIMER_FILE"]))\n'
+                           '    with timer.expires(after=60): pass\n'
+                           '    if first:\n'
+                           '        with timer.expires(after=0.2): time.sleep(60)\n'
+                           'if first: time.sleep(60)\n')
             done = subprocess.run([DDPRUN, '--nproc-per-node=2', '--max-restarts=1', script],
                                   env=dict(os.environ, PYTHON_EXEC=PYTHON, TORCHELASTIC_ENABLE_FILE_TIMER='1'),
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True)

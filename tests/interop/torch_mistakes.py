@@ -1,4 +1,4 @@
-"""torch_mistakes.py [FORM:]CASE... - what a program can do wrong on the back end "ddp": each case ends with a sentence, not with a crash
+"""torch_mistakes.py [FORM:]CASE[=FOLDER]... - what a program can do wrong on the back end "ddp": each case ends with a sentence, not with a crash
 or a hang. Run by test_torch_backend.py under ddprun.
 """
 
@@ -236,10 +236,13 @@ def forked(rank, size):
 
 
 def main(*names):
-    if names[0] in REFUSED:
-        refused(lambda: dist.init_process_group('ddp'), 'ddprun.torch.build', *REFUSED[names[0]])
-        return
     for name in names:  # some leave a group that has failed: each has its own
+        case, _, folder = name.partition('=')
+        if case in REFUSED:
+            os.environ['DDPRUN_TORCH_LIBRARIES'] = folder
+            refused(lambda: dist.init_process_group('ddp'), 'ddprun.torch.build', *REFUSED[case])
+            print(f'{case} is refused', flush=True)
+            continue
         form, _, case = name.rpartition(':')
         if form:
             os.environ['DDPRUN_TORCH_FORM'] = form
