@@ -204,7 +204,7 @@ static ddp_status check_vouched(const struct ddpi_server *server, const struct d
                                 struct ddp_error *err)
 {
     const struct ddpi_conn_peer *peer = &conn->peer;
-    if (conn->session.needs_tls && !server->env.gate.tcpstore_in_clear)
+    if (conn->dialect_state.needs_tls && !server->env.gate.tcpstore_in_clear)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "a TCPStore client cannot speak TLS, which this server requires "
                               "(--tls); --tcpstore-in-clear admits it without");
@@ -229,8 +229,8 @@ static ddp_status check_vouched(const struct ddpi_server *server, const struct d
 static ddp_status let_vouch(struct ddpi_server *server, struct ddpi_conn *conn,
                             struct ddp_error *err)
 {
-    const struct ddpi_identity *identity = &conn->session.identity;
-    char *job = conn->session.vouches_for;
+    const struct ddpi_identity *identity = &conn->dialect_state.identity;
+    char *job = conn->dialect_state.vouches_for;
     if (!identity->proven || identity->role != DDPI_ROLE_AGENT)
         return DDP_OK;
     if (identity->job[0] != '\0')
@@ -256,7 +256,7 @@ static ddp_status refuse_as_standby(struct ddpi_server *server, struct ddpi_conn
 ddp_status ddpi_server_on_admit(void *owner, struct ddpi_conn *conn, struct ddp_error *err)
 {
     struct ddpi_server *server = owner;
-    const struct ddpi_identity *identity = &conn->session.identity;
+    const struct ddpi_identity *identity = &conn->dialect_state.identity;
     bool keeper = identity->role == DDPI_ROLE_KEEPER && identity->proven;
     if (server->standby.on && !keeper)
         return refuse_as_standby(server, conn, err);
@@ -281,5 +281,5 @@ void ddpi_server_left(struct ddpi_server *server, struct ddpi_conn *conn)
                                  uv_now(server->shared.loop));
     if (conn->vouches)
         ddpi_vouch_remove(&server->admission.vouching, &conn->peer.address,
-                          conn->session.vouches_for);
+                          conn->dialect_state.vouches_for);
 }

@@ -52,7 +52,7 @@ static ddp_status check_epoch(const struct ddpi_server *server,
 ddp_status ddpi_server_enter_job(struct ddpi_server *server, struct ddpi_conn *conn,
                                  struct ddp_error *err)
 {
-    struct ddpi_identity *identity = &conn->session.identity;
+    struct ddpi_identity *identity = &conn->dialect_state.identity;
     if (conn->job[0] != '\0' && identity->job[0] != '\0' && strcmp(conn->job, identity->job) != 0)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "this port belongs to the job '%s', and the client to '%s'",
@@ -78,7 +78,7 @@ ddp_status ddpi_server_enter_job(struct ddpi_server *server, struct ddpi_conn *c
 static ddp_status take_job(const struct ddpi_conn *conn, const struct ddpi_message *request,
                            char ret_job[DDPI_JOB_MAX + 1], struct ddp_error *err)
 {
-    const char *own = conn->session.identity.job;
+    const char *own = conn->dialect_state.identity.job;
     struct ddpi_bytes name = request->key;
     if (name.len == 0)
         name = ddpi_bytes_of(own, strlen(own));
@@ -106,7 +106,7 @@ static void dismiss_old(struct ddpi_server *server, const char *job, uint64_t ep
     snprintf(why, sizeof why, "the job is now in epoch %" PRIu64, epoch);
     ddpi_list_for_each (node, &server->conns) {
         struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_server);
-        const struct ddpi_identity *identity = &conn->session.identity;
+        const struct ddpi_identity *identity = &conn->dialect_state.identity;
         if (strcmp(identity->job, job) == 0 &&
             (conn->client.tcpstore ||
              (identity->role == DDPI_ROLE_WORKER && identity->epoch < epoch)))

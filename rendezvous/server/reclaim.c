@@ -19,7 +19,7 @@ static bool is_connected(const struct ddpi_server *server, struct ddpi_bytes job
 {
     ddpi_list_for_each (node, &server->conns) {
         const char *name =
-            ddpi_container_of(node, struct ddpi_conn, of_server)->session.identity.job;
+            ddpi_container_of(node, struct ddpi_conn, of_server)->dialect_state.identity.job;
         if (ddpi_bytes_equal(ddpi_bytes_of(name, strlen(name)), job))
             return true;
     }

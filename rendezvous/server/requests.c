@@ -38,7 +38,7 @@ static void answer_stats(struct ddpi_server *server, struct ddpi_conn *conn, uin
 {
     struct ddpi_buf text;
     ddpi_buf_init(&text, STATS_MAX);
-    ddpi_server_stats_format(server, conn->session.identity.job, &text);
+    ddpi_server_stats_format(server, conn->dialect_state.identity.job, &text);
     const struct ddpi_message reply = {
         .op = DDPI_OP_STATS,
         .id = id,
@@ -77,7 +77,7 @@ bool ddpi_server_on_request(void *owner, struct ddpi_conn *conn, const struct dd
     struct ddp_error err;
     server->requests.served++;
     server->requests.by_op[request->op]++;
-    ddp_status status = ddpi_role_permits(&conn->session.identity, request, &err);
+    ddp_status status = ddpi_role_permits(&conn->dialect_state.identity, request, &err);
     if (status != DDP_OK) {
         answer_client(conn, request, &reply, status, &err);
     } else if (request->op == DDPI_OP_STATS) {

@@ -484,7 +484,7 @@ ddp_status ddpi_server_set_tcpstore_prefix(struct ddpi_server *server, const cha
     server->jobs.tcpstore_scope = scope;
     ddpi_list_for_each (node, &server->conns) {
         struct ddpi_conn *conn = ddpi_container_of(node, struct ddpi_conn, of_server);
-        if (conn->client.tcpstore && conn->session.identity.job[0] == '\0')
+        if (conn->client.tcpstore && conn->dialect_state.identity.job[0] == '\0')
             ddpi_conn_dismiss(conn, DDP_E_CLOSED, "the generation of this client has ended");
     }
     return DDP_OK;

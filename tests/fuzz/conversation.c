@@ -31,7 +31,7 @@ struct player {
     check_request *check;
     struct ddpi_kv *kv;
     struct ddpi_kv_client client;
-    struct ddpi_session session;
+    struct ddpi_dialect_state state;
     size_t promised; /* the most that the frame being read was said to have, at least */
     struct conversation talk;
 };
@@ -44,7 +44,7 @@ static void on_reply(void *ctx, struct ddpi_kv_client *client, const struct ddpi
     if (talk->closed)
         return;
     size_t before = ddpi_buf_len(&talk->out);
-    talk->status = player->dialect->put_reply(&player->session, &talk->out, reply);
+    talk->status = player->dialect->put_reply(&player->state, &talk->out, reply);
     talk->closed = talk->status != DDP_OK;
     HOLDS(!talk->closed || ddpi_buf_len(&talk->out) == before);
 }
@@ -58,8 +58,8 @@ static void start(struct player *player)
     player->client.tcpstore = player->dialect->tcpstore;
     HOLDS(ddpi_kv_scope_get(player->kv, ddpi_bytes_of("t/", 2), &player->client.scope, NULL) ==
           DDP_OK);
-    player->session.limits = &limits;
-    player->session.gate = &gate;
+    player->state.limits = &limits;
+    player->state.gate = &gate;
     ddpi_buf_init(&player->talk.out, OUT_MAX);
 }
 
@@ -76,43 +76,42 @@ static void end(struct player *player)
     ddpi_kv_destroy(player->kv);
 }
 
-static void check_step(const struct player *player, const struct ddpi_step *step, ddp_status status,
-                       size_t len)
+static void check_step(const struct player *player, const struct ddpi_dialect_step *step,
+                       ddp_status status, size_t len)
 {
-    HOLDS(step->kind == DDPI_STEP_CLOSE || status == DDP_OK);
-    HOLDS(step->kind != DDPI_STEP_MORE || step->need > len);
-    if (step->kind == DDPI_STEP_REQUEST || step->kind == DDPI_STEP_ANSWERED) {
+    HOLDS(step->kind == DDPI_DIALECT_CLOSE || status == DDP_OK);
+    HOLDS(step->kind != DDPI_DIALECT_MORE || step->need > len);
+    if (step->kind == DDPI_DIALECT_REQUEST || step->kind == DDPI_DIALECT_ANSWERED) {
         HOLDS(step->used > 0 && step->used <= len);
         HOLDS(player->promised <= step->used);
     }
-    HOLDS(step->kind != DDPI_STEP_REQUEST || player->session.open);
+    HOLDS(step->kind != DDPI_DIALECT_REQUEST || player->state.open);
 }
 
 /* One step on the first @len bytes at @bytes; 0 at the end of them or of the conversation. */
 static size_t take_step(struct player *player, const uint8_t *bytes, size_t len)
 {
-    struct ddpi_step step;
+    struct ddpi_dialect_step step;
     struct ddp_error err;
     uint8_t *exact = fuzz_copy(bytes, len);
     struct conversation *talk = &player->talk;
-    ddp_status status =
-        player->dialect->next(&player->session, exact, len, &talk->out, &step, &err);
+    ddp_status status = player->dialect->next(&player->state, exact, len, &talk->out, &step, &err);
     check_step(player, &step, status, len);
-    if (step.kind == DDPI_STEP_REQUEST) {
+    if (step.kind == DDPI_DIALECT_REQUEST) {
         player->check(&step.request, exact, step.used);
         talk->requests++;
         ddpi_kv_apply(player->kv, &player->client, &step.request, 0);
     }
     free(exact);
-    if (step.kind == DDPI_STEP_CLOSE) {
+    if (step.kind == DDPI_DIALECT_CLOSE) {
         fuzz_check_error(&err, status);
         if (player->dialect->put_farewell != NULL)
-            player->dialect->put_farewell(&player->session, &talk->out, status, err.msg);
+            player->dialect->put_farewell(&player->state, &talk->out, status, err.msg);
         talk->closed = true;
         talk->status = status;
         return 0;
     }
-    bool more = step.kind == DDPI_STEP_MORE;
+    bool more = step.kind == DDPI_DIALECT_MORE;
     player->promised = !more ? 0 : step.need > player->promised ? step.need : player->promised;
     return more ? 0 : step.used;
 }

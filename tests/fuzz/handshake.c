@@ -25,25 +25,25 @@ static void no_random(void *bytes, size_t len)
 static void play_client(const uint8_t *data, size_t size)
 {
     static const struct ddpi_gate gate = {.token = &token, .random = no_random};
-    struct ddpi_session session = {
+    struct ddpi_dialect_state state = {
         .limits = &ddpi_kv_limits_default, .gate = &gate, .must_authenticate = true};
     struct ddpi_buf out;
-    struct ddpi_step step = {.kind = DDPI_STEP_ANSWERED};
+    struct ddpi_dialect_step step = {.kind = DDPI_DIALECT_ANSWERED};
     ddpi_buf_init(&out, BUFFER_MAX);
     for (size_t at = 0; at < size; at += step.used) {
         struct ddp_error err;
-        bool was_open = session.open;
+        bool was_open = state.open;
         uint8_t *exact = fuzz_copy(data + at, size - at);
-        ddp_status status = ddpi_dialect_native.next(&session, exact, size - at, &out, &step, &err);
+        ddp_status status = ddpi_dialect_native.next(&state, exact, size - at, &out, &step, &err);
         free(exact);
-        HOLDS(!session.open || (session.identity.proven && session.seals.on));
-        HOLDS(step.kind != DDPI_STEP_REQUEST || was_open);
-        HOLDS(step.kind != DDPI_STEP_MORE || was_open || at + step.need <= BEFORE_PROOF_MAX);
-        if (step.kind == DDPI_STEP_DENIED)
+        HOLDS(!state.open || (state.identity.proven && state.seals.on));
+        HOLDS(step.kind != DDPI_DIALECT_REQUEST || was_open);
+        HOLDS(step.kind != DDPI_DIALECT_MORE || was_open || at + step.need <= BEFORE_PROOF_MAX);
+        if (step.kind == DDPI_DIALECT_DENIED)
             HOLDS(status == DDP_E_DENIED);
-        if (step.kind == DDPI_STEP_CLOSE || step.kind == DDPI_STEP_DENIED)
+        if (step.kind == DDPI_DIALECT_CLOSE || step.kind == DDPI_DIALECT_DENIED)
             fuzz_check_error(&err, status);
-        if (step.kind != DDPI_STEP_REQUEST && step.kind != DDPI_STEP_ANSWERED)
+        if (step.kind != DDPI_DIALECT_REQUEST && step.kind != DDPI_DIALECT_ANSWERED)
             break;
         HOLDS(status == DDP_OK && step.used > 0 && step.used <= size - at);
     }

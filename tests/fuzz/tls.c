@@ -208,7 +208,7 @@ static void check_state(const struct player *player, uint8_t first_byte, size_t 
     bool by_tls = first_byte == DDPI_TLS_FIRST_BYTE;
     if (conn == NULL)
         return;
-    HOLDS(!conn->session.open && !conn->session.identity.proven);
+    HOLDS(!conn->dialect_state.open && !conn->dialect_state.identity.proven);
     const struct ddpi_tls *tls = conn->stream.tls;
     HOLDS(tls == NULL || (by_tls && ours != NULL));
     HOLDS(tls == NULL || (conn->dialect == NULL && !ddpi_tls_is_open(tls)));

@@ -24,7 +24,7 @@ static void on_reply(void *ctx, struct ddpi_kv_client *client, const struct ddpi
     struct peer *peer = ddpi_container_of(client, struct peer, client);
     if (peer->closed || peer->overflow)
         return;
-    ddp_status status = ddpi_dialect_tcpstore.put_reply(&peer->session, &peer->out, reply);
+    ddp_status status = ddpi_dialect_tcpstore.put_reply(&peer->state, &peer->out, reply);
     ck_assert(status == DDP_OK || status == DDP_E_NOMEM || status == DDP_E_CLOSED);
     peer->overflow = status == DDP_E_NOMEM;
     if (status == DDP_E_CLOSED) {
@@ -41,7 +41,7 @@ void peers_make(const struct ddpi_kv_limits *limits)
     ck_assert_ptr_nonnull(kv);
     ddpi_buf_init(&building, BUFFER_MAX);
     for (int i = 0; i < PEERS; i++) {
-        peers[i] = (struct peer){.session.limits = &limits_now};
+        peers[i] = (struct peer){.state.limits = &limits_now};
         ddpi_kv_client_init(&peers[i].client);
         peers[i].client.tcpstore = true;
         ddpi_buf_init(&peers[i].in, BUFFER_MAX);
@@ -103,19 +103,19 @@ static bool take_one(struct peer *peer)
         return false;
     uint8_t *exact = malloc(len);
     memcpy(exact, ddpi_buf_head(&peer->in), len);
-    struct ddpi_step step;
+    struct ddpi_dialect_step step;
     ddp_status status =
-        ddpi_dialect_tcpstore.next(&peer->session, exact, len, &peer->out, &step, &peer->why);
-    if (step.kind == DDPI_STEP_REQUEST)
+        ddpi_dialect_tcpstore.next(&peer->state, exact, len, &peer->out, &step, &peer->why);
+    if (step.kind == DDPI_DIALECT_REQUEST)
         ddpi_kv_apply(kv, &peer->client, &step.request, 0);
     free(exact);
-    if (step.kind == DDPI_STEP_CLOSE) {
+    if (step.kind == DDPI_DIALECT_CLOSE) {
         peer->status = status;
         peer->closed = true;
     } else {
         ck_assert_int_eq(status, DDP_OK);
     }
-    if (step.kind == DDPI_STEP_MORE) {
+    if (step.kind == DDPI_DIALECT_MORE) {
         ck_assert_uint_gt(step.need, len);
         peer->need = step.need;
         return false;
@@ -139,7 +139,7 @@ void peer_feed(struct peer *peer, const void *bytes, size_t len)
 struct peer *peer_open(int index)
 {
     peer_feed(&peers[index], DDPI_TCPSTORE_HELLO, DDPI_TCPSTORE_HELLO_SIZE);
-    ck_assert(peers[index].session.open);
+    ck_assert(peers[index].state.open);
     return &peers[index];
 }
 

@@ -12,12 +12,12 @@ enum { PEERS = 16 };
 
 struct peer {
     struct ddpi_kv_client client;
-    struct ddpi_session session;
+    struct ddpi_dialect_state state;
     struct ddpi_buf in, out;
     bool closed;       /* by the codec, for the reason in @why, or by a reply without words */
     ddp_status status; /* of the close */
     struct ddp_error why;
-    size_t need;   /* as of the last DDPI_STEP_MORE */
+    size_t need;   /* as of the last DDPI_DIALECT_MORE */
     bool overflow; /* a reply did not fit @out */
 };
 

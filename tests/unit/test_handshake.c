@@ -29,12 +29,12 @@ static void count_up(void *bytes, size_t len)
 /* One conversation. */
 static struct {
     struct ddpi_gate gate;
-    struct ddpi_session session;
+    struct ddpi_dialect_state state;
     struct ddpi_greet greet;
     struct ddpi_buf to_server, to_client;
     ddp_status server_status, client_status;
     struct ddp_error err;
-    enum ddpi_step_kind last_step;
+    enum ddpi_dialect_step_kind last_step;
     bool done; /* says the client */
 } talk;
 
@@ -53,10 +53,10 @@ static void begin_talk(const struct ddpi_credential *of_server,
     end_talk();
     memset(&talk, 0, sizeof talk);
     talk.gate = (struct ddpi_gate){.token = of_server, .random = count_up};
-    talk.session.limits = &ddpi_kv_limits_default;
-    talk.session.gate = &talk.gate;
-    talk.session.must_authenticate = true;
-    talk.session.incarnation = THIS_STORE;
+    talk.state.limits = &ddpi_kv_limits_default;
+    talk.state.gate = &talk.gate;
+    talk.state.must_authenticate = true;
+    talk.state.incarnation = THIS_STORE;
     ddpi_buf_init(&talk.to_server, WIRE_MAX);
     ddpi_buf_init(&talk.to_client, WIRE_MAX);
     talk.client_status = ddpi_greet_begin(&talk.greet, &terms, &talk.to_server, &talk.err);
@@ -66,12 +66,12 @@ static void begin_talk(const struct ddpi_credential *of_server,
 static void serve(void)
 {
     while (ddpi_buf_len(&talk.to_server) > 0 && talk.server_status == DDP_OK) {
-        struct ddpi_step step;
-        talk.server_status = ddpi_dialect_native.next(&talk.session, ddpi_buf_head(&talk.to_server),
+        struct ddpi_dialect_step step;
+        talk.server_status = ddpi_dialect_native.next(&talk.state, ddpi_buf_head(&talk.to_server),
                                                       ddpi_buf_len(&talk.to_server),
                                                       &talk.to_client, &step, &talk.err);
         talk.last_step = step.kind;
-        if (step.kind == DDPI_STEP_MORE)
+        if (step.kind == DDPI_DIALECT_MORE)
             return;
         if (talk.server_status == DDP_OK)
             ddpi_buf_consume(&talk.to_server, step.used);
@@ -101,7 +101,7 @@ static const struct ddpi_identity agent = {DDPI_ROLE_AGENT, "", 0, false, 0};
 
 static bool both_open(void)
 {
-    return talk.session.open && talk.done && talk.server_status == DDP_OK &&
+    return talk.state.open && talk.done && talk.server_status == DDP_OK &&
            talk.client_status == DDP_OK;
 }
 
@@ -110,19 +110,19 @@ START_TEST(the_same_token_opens)
     begin_talk(&token, &token, &worker);
     finish_talk();
     ck_assert_msg(both_open(), "%s", talk.err.msg);
-    ck_assert(talk.session.identity.proven && talk.session.identity.epoch == 3);
-    ck_assert_str_eq(talk.session.identity.job, "job");
-    ck_assert_str_eq(talk.session.vouches_for, "other");
-    ck_assert_uint_eq(talk.session.identity.store, THIS_STORE);
+    ck_assert(talk.state.identity.proven && talk.state.identity.epoch == 3);
+    ck_assert_str_eq(talk.state.identity.job, "job");
+    ck_assert_str_eq(talk.state.vouches_for, "other");
+    ck_assert_uint_eq(talk.state.identity.store, THIS_STORE);
     ck_assert_uint_eq(talk.greet.welcome.key_max, ddpi_kv_limits_default.key_len);
-    ck_assert(talk.session.seals.on && talk.greet.seals.on);
-    ck_assert_mem_eq(&talk.session.seals.in, &talk.greet.seals.out, sizeof(struct ddpi_seal));
-    ck_assert_mem_eq(&talk.session.seals.out, &talk.greet.seals.in, sizeof(struct ddpi_seal));
-    ck_assert_mem_ne(&talk.session.seals.out.keys, &talk.session.seals.in.keys,
-                     sizeof talk.session.seals.in.keys);
+    ck_assert(talk.state.seals.on && talk.greet.seals.on);
+    ck_assert_mem_eq(&talk.state.seals.in, &talk.greet.seals.out, sizeof(struct ddpi_seal));
+    ck_assert_mem_eq(&talk.state.seals.out, &talk.greet.seals.in, sizeof(struct ddpi_seal));
+    ck_assert_mem_ne(&talk.state.seals.out.keys, &talk.state.seals.in.keys,
+                     sizeof talk.state.seals.in.keys);
     /* The key is needed no more. */
     static const uint8_t zero[DDPI_KEY_SIZE];
-    ck_assert_mem_eq(talk.session.handshake.key, zero, sizeof zero);
+    ck_assert_mem_eq(talk.state.handshake.key, zero, sizeof zero);
     ck_assert_mem_eq(talk.greet.handshake.key, zero, sizeof zero);
 }
 END_TEST
@@ -131,9 +131,9 @@ START_TEST(another_token_is_denied)
 {
     begin_talk(&token, &other_token, &worker);
     finish_talk();
-    ck_assert(!talk.session.open && !talk.done && !talk.session.identity.proven);
+    ck_assert(!talk.state.open && !talk.done && !talk.state.identity.proven);
     ck_assert_int_eq(talk.server_status, DDP_E_DENIED);
-    ck_assert_int_eq(talk.last_step, DDPI_STEP_DENIED);
+    ck_assert_int_eq(talk.last_step, DDPI_DIALECT_DENIED);
     ck_assert_ptr_nonnull(strstr(talk.err.msg, "worker of job 'job' in epoch 3"));
 }
 END_TEST
@@ -157,8 +157,8 @@ START_TEST(a_key_opens_as_its_identity_only)
         key.identity.store = THIS_STORE;
         begin_talk(&token, &key, &others[i]);
         finish_talk();
-        ck_assert_int_eq(talk.last_step, DDPI_STEP_DENIED);
-        ck_assert(!talk.session.open);
+        ck_assert_int_eq(talk.last_step, DDPI_DIALECT_DENIED);
+        ck_assert(!talk.state.open);
         key.identity = worker;
     }
 }
@@ -172,30 +172,30 @@ START_TEST(a_key_fits_one_store_only)
     ck_assert_int_eq(ddpi_credential_key(&token, &key.identity, key.secret, NULL), DDP_OK);
     begin_talk(&token, &key, &worker);
     finish_talk();
-    ck_assert(!talk.done && !talk.session.open);
+    ck_assert(!talk.done && !talk.state.open);
     ck_assert_int_eq(talk.client_status, DDP_E_DENIED);
     ck_assert_ptr_nonnull(strstr(talk.err.msg, "begun anew"));
     ck_assert_ptr_nonnull(strstr(talk.err.msg, "000000000005707d"));
     key.identity.store = THIS_STORE; /* a false identity is detected by the proof */
     begin_talk(&token, &key, &worker);
     finish_talk();
-    ck_assert_int_eq(talk.last_step, DDPI_STEP_DENIED);
-    ck_assert(!talk.session.open);
+    ck_assert_int_eq(talk.last_step, DDPI_DIALECT_DENIED);
+    ck_assert(!talk.state.open);
 }
 END_TEST
 
 /* ---- refusals ---- */
 
-static ddp_status refuse(struct ddpi_session *session, struct ddp_error *err)
+static ddp_status refuse(struct ddpi_dialect_state *state, struct ddp_error *err)
 {
-    (void)session;
+    (void)state;
     return ddpi_error_set(err, DDP_E_DENIED, "its epoch is over");
 }
 
 /* The server tells the reason for a refusal, as a connection does. */
 static void say_farewell(void)
 {
-    ddpi_dialect_native.put_farewell(&talk.session, &talk.to_client, talk.server_status,
+    ddpi_dialect_native.put_farewell(&talk.state, &talk.to_client, talk.server_status,
                                      talk.err.msg);
 }
 
@@ -205,11 +205,11 @@ START_TEST(a_refusal_to_who_has_proven_himself_is_proven)
     for (size_t bit = 0; bit <= bits; bit++) { /* the last one stands for none */
         last_random = 0;
         begin_talk(&token, &token, &worker);
-        talk.session.admit = refuse;
+        talk.state.admit = refuse;
         serve();
         greet();
         serve();
-        ck_assert_int_eq(talk.last_step, DDPI_STEP_CLOSE);
+        ck_assert_int_eq(talk.last_step, DDPI_DIALECT_CLOSE);
         say_farewell();
         bits = 8 * ddpi_buf_len(&talk.to_client);
         if (bit < bits)
@@ -251,14 +251,14 @@ START_TEST(who_has_to_prove_is_told_how)
 {
     begin_talk(&token, NULL, &agent);
     finish_talk();
-    ck_assert(talk.server_status == DDP_E_DENIED && talk.last_step == DDPI_STEP_CLOSE);
+    ck_assert(talk.server_status == DDP_E_DENIED && talk.last_step == DDPI_DIALECT_CLOSE);
     ck_assert_ptr_nonnull(strstr(talk.err.msg, "--token-file"));
     ck_assert_ptr_nonnull(strstr(talk.err.msg, "DDPRUN_TOKEN_FILE"));
     begin_talk(&token, NULL, &worker);
-    talk.session.must_authenticate = false;
+    talk.state.must_authenticate = false;
     finish_talk();
-    ck_assert(both_open() && !talk.session.identity.proven && !talk.greet.seals.on);
-    ck_assert_int_eq(talk.session.identity.role, DDPI_ROLE_WORKER);
+    ck_assert(both_open() && !talk.state.identity.proven && !talk.greet.seals.on);
+    ck_assert_int_eq(talk.state.identity.role, DDPI_ROLE_WORKER);
 }
 END_TEST
 
@@ -266,13 +266,13 @@ END_TEST
 START_TEST(who_wants_proof_gets_it)
 {
     begin_talk(NULL, &token, &agent);
-    talk.session.must_authenticate = false;
+    talk.state.must_authenticate = false;
     finish_talk();
     ck_assert(!talk.done && talk.server_status == DDP_E_DENIED);
     ck_assert_ptr_nonnull(strstr(talk.err.msg, "no token"));
 
     begin_talk(&token, NULL, &agent); /* what a server sends to a client that claims nothing */
-    talk.session.must_authenticate = false;
+    talk.state.must_authenticate = false;
     finish_talk();
     ck_assert(both_open());
     struct ddpi_buf easy;
@@ -346,7 +346,7 @@ START_TEST(a_recording_opens_nothing)
     ddpi_buf_truncate(&talk.to_server, 0);
     ck_assert(ddpi_buf_append(&talk.to_server, ddpi_buf_head(&recorded), ddpi_buf_len(&recorded)));
     serve();
-    ck_assert(!talk.session.open && talk.last_step == DDPI_STEP_DENIED);
+    ck_assert(!talk.state.open && talk.last_step == DDPI_DIALECT_DENIED);
     ddpi_buf_finish(&recorded);
 }
 END_TEST
@@ -393,12 +393,12 @@ START_TEST(requests_are_sealed)
     put_request("two");
     serve();
     ck_assert_int_eq(talk.server_status, DDP_OK);
-    ck_assert_int_eq(talk.last_step, DDPI_STEP_REQUEST);
+    ck_assert_int_eq(talk.last_step, DDPI_DIALECT_REQUEST);
     put_request("three");
     talk.to_server.data[talk.to_server.tail - 1] ^= 1;
     serve();
     ck_assert_int_eq(talk.server_status, DDP_E_DENIED);
-    ck_assert_int_eq(talk.last_step, DDPI_STEP_DENIED);
+    ck_assert_int_eq(talk.last_step, DDPI_DIALECT_DENIED);
 }
 END_TEST
 
@@ -410,7 +410,7 @@ START_TEST(dropped_requests_are_missed)
     size_t two = put_request("two");
     ddpi_buf_consume(&talk.to_server, two);
     serve();
-    ck_assert_int_eq(talk.last_step, DDPI_STEP_DENIED);
+    ck_assert_int_eq(talk.last_step, DDPI_DIALECT_DENIED);
 }
 END_TEST
 
@@ -421,8 +421,8 @@ START_TEST(replies_are_sealed)
     struct ddpi_client_frame frame;
     struct ddpi_message reply = {.op = DDPI_OP_TRY_GET, .id = 1, .value = {"value", 5}};
     size_t need;
-    ck_assert_int_eq(ddpi_dialect_native.put_reply(&talk.session, &talk.to_client, &reply), DDP_OK);
-    ddpi_dialect_native.put_farewell(&talk.session, &talk.to_client, DDP_E_CLOSED, "bye");
+    ck_assert_int_eq(ddpi_dialect_native.put_reply(&talk.state, &talk.to_client, &reply), DDP_OK);
+    ddpi_dialect_native.put_farewell(&talk.state, &talk.to_client, DDP_E_CLOSED, "bye");
     ck_assert_int_eq(
         ddpi_client_frame_next(&talk.to_client, &talk.greet.seals, &frame, &need, &talk.err),
         DDP_OK);

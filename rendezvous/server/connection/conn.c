@@ -136,7 +136,7 @@ static void put_farewell(struct ddpi_conn *conn, ddp_status status, const char *
 {
     size_t before = ddpi_buf_len(&conn->stream.out);
     if (conn->dialect != NULL && conn->dialect->put_farewell != NULL)
-        conn->dialect->put_farewell(&conn->session, &conn->stream.out, status, text);
+        conn->dialect->put_farewell(&conn->dialect_state, &conn->stream.out, status, text);
     ddpi_stream_appended(&conn->stream, before, true);
 }
 
@@ -229,7 +229,7 @@ static size_t look_ahead(struct ddpi_conn *conn, const uint8_t *bytes, size_t le
     if (dialect->peek == NULL)
         return len;
     while (count < DDPI_KV_AHEAD && seen < len && size > 0) {
-        size = dialect->peek(&conn->session, bytes + seen, len - seen, &keys[count]);
+        size = dialect->peek(&conn->dialect_state, bytes + seen, len - seen, &keys[count]);
         count += size > 0;
         seen += size;
     }
@@ -261,28 +261,28 @@ static bool may_serve(struct ddpi_conn *conn)
 
 /* Serve the frame that @bytes begin with. */
 static void serve_frame(struct ddpi_conn *conn, const uint8_t *bytes, size_t len,
-                        struct ddpi_step *ret_step)
+                        struct ddpi_dialect_step *ret_step)
 {
     struct ddp_error err;
     size_t before = ddpi_buf_len(&conn->stream.out);
     ddp_status status =
-        conn->dialect->next(&conn->session, bytes, len, &conn->stream.out, ret_step, &err);
+        conn->dialect->next(&conn->dialect_state, bytes, len, &conn->stream.out, ret_step, &err);
     ddpi_stream_appended(&conn->stream, before, true);
-    if (conn->session.open && conn->sm.state == CONN_GREETING)
+    if (conn->dialect_state.open && conn->sm.state == CONN_GREETING)
         ddpi_sm_move(&conn->sm, CONN_OPEN);
     switch (ret_step->kind) {
-    case DDPI_STEP_MORE:
+    case DDPI_DIALECT_MORE:
         return;
-    case DDPI_STEP_CLOSE:
+    case DDPI_DIALECT_CLOSE:
         ddpi_conn_dismiss(conn, status, err.msg);
         return;
-    case DDPI_STEP_DENIED:
+    case DDPI_DIALECT_DENIED:
         deny(conn, err.msg);
         return;
-    case DDPI_STEP_ANSWERED:
+    case DDPI_DIALECT_ANSWERED:
         conn->env->dirty(conn->env->owner, conn);
         return;
-    case DDPI_STEP_REQUEST:
+    case DDPI_DIALECT_REQUEST:
         if (!conn->env->request(conn->env->owner, conn, &ret_step->request) &&
             ddpi_conn_serving(conn))
             stop_reading(conn, DDPI_STOPPED_BY_OWNER);
@@ -295,14 +295,14 @@ static void serve(struct ddpi_conn *conn)
     struct ddpi_bytes input = ddpi_stream_input(&conn->stream);
     const uint8_t *bytes = input.data;
     size_t used = 0, announced = 0;
-    struct ddpi_step step = {0};
+    struct ddpi_dialect_step step = {0};
     if (input.len > 0 && conn->dialect == NULL && !choose_dialect(conn, *bytes))
         return;
     while (used < input.len && may_serve(conn)) {
         if (used >= announced)
             announced = used + look_ahead(conn, bytes + used, input.len - used);
         serve_frame(conn, bytes + used, input.len - used, &step);
-        if (step.kind == DDPI_STEP_MORE)
+        if (step.kind == DDPI_DIALECT_MORE)
             break;
         used += step.used;
     }
@@ -349,7 +349,7 @@ void ddpi_conn_reply(struct ddpi_conn *conn, const struct ddpi_message *reply)
         return;
     size_t before = ddpi_buf_len(&stream->out);
     bool short_of_budget = ddpi_stream_limit_output(stream, conn->env->limits.output_hard);
-    ddp_status status = conn->dialect->put_reply(&conn->session, &stream->out, reply);
+    ddp_status status = conn->dialect->put_reply(&conn->dialect_state, &stream->out, reply);
     ddpi_stream_appended(stream, before, is_renewal(reply));
     conn->unanswered = status == DDP_E_NOMEM && short_of_budget ? DDP_E_LIMIT : status;
     if (status == DDP_E_CLOSED)
@@ -398,7 +398,7 @@ static void on_input(struct ddpi_stream *stream)
     if (stream->tls != NULL && ddpi_stream_unsent(stream) > 0)
         conn->env->dirty(conn->env->owner, conn);
     if (stream->tls != NULL && ddpi_tls_is_open(stream->tls))
-        conn->session.needs_tls = false;
+        conn->dialect_state.needs_tls = false;
     serve(conn);
 }
 
@@ -446,7 +446,7 @@ static void on_timer_closed(uv_handle_t *timer)
 {
     struct ddpi_conn *conn = timer->data;
     ddpi_free(conn->inexpressible);
-    ddpi_wipe(&conn->session, sizeof conn->session);
+    ddpi_wipe(&conn->dialect_state, sizeof conn->dialect_state);
     conn->env->closed(conn->env->owner, conn);
 }
 
@@ -457,9 +457,9 @@ static void on_stream_closed(struct ddpi_stream *stream)
 
 /* ---- opening and closing ---- */
 
-static ddp_status admit(struct ddpi_session *session, struct ddp_error *err)
+static ddp_status admit(struct ddpi_dialect_state *state, struct ddp_error *err)
 {
-    struct ddpi_conn *conn = ddpi_container_of(session, struct ddpi_conn, session);
+    struct ddpi_conn *conn = ddpi_container_of(state, struct ddpi_conn, dialect_state);
     return conn->env->admit(conn->env->owner, conn, err);
 }
 
@@ -482,7 +482,7 @@ ddp_status ddpi_conn_create(const struct ddpi_conn_env *env, int fd,
     *ret = conn;
     conn->env = env;
     conn->peer = *peer;
-    conn->session = (struct ddpi_session){
+    conn->dialect_state = (struct ddpi_dialect_state){
         .limits = &env->kv_limits,
         .gate = &env->gate,
         .incarnation = env->incarnation,

@@ -127,7 +127,7 @@ struct ddpi_conn {
     struct ddpi_sm sm;
     struct ddpi_stream stream;
     const struct ddpi_dialect *dialect; /* NULL until the first byte */
-    struct ddpi_session session;
+    struct ddpi_dialect_state dialect_state;
     unsigned stopped; /* a set of enum ddpi_conn_stop; 0: it reads */
     /* A reply could not be queued, so the connection has to end. DDP_E_NOMEM: this peer leaves too
      * many of them unread; DDP_E_LIMIT: all peers do; DDP_E_CLOSED: the dialect has no such reply,

@@ -3,7 +3,7 @@
  * one row in the list of conn.c; the first byte of a connection selects the dialect.
  *
  * A dialect turns bytes into steps and replies into bytes. It does no I/O and keeps no bytes; its
- * state between steps is in struct ddpi_session.
+ * state between steps is in struct ddpi_dialect_state.
  */
 #ifndef DDPI_DIALECT_H
 #define DDPI_DIALECT_H
@@ -21,7 +21,8 @@ struct ddpi_gate {
     void (*random)(void *bytes, size_t len);
 };
 
-struct ddpi_session {
+/* What a dialect knows of one connection. */
+struct ddpi_dialect_state {
     const struct ddpi_kv_limits *limits;
     const struct ddpi_gate *gate;
     uint64_t incarnation; /* of the store */
@@ -35,7 +36,7 @@ struct ddpi_session {
     char vouches_for[DDPI_JOB_MAX + 1]; /* as in struct ddpi_hello */
     /* Called when the peer has named its identity, and proven it if it must, before it is welcomed;
      * NULL: all are admitted. */
-    ddp_status (*admit)(struct ddpi_session *session, struct ddp_error *err);
+    ddp_status (*admit)(struct ddpi_dialect_state *state, struct ddp_error *err);
     struct ddpi_handshake handshake; /* until it is complete */
     struct ddpi_seals seals;
 
@@ -44,30 +45,30 @@ struct ddpi_session {
     uint32_t strings; /* still to come */
 };
 
-static inline ddp_status ddpi_session_admit(struct ddpi_session *session, struct ddp_error *err)
+static inline ddp_status ddpi_dialect_admit(struct ddpi_dialect_state *state, struct ddp_error *err)
 {
-    return session->admit != NULL ? session->admit(session, err) : DDP_OK;
+    return state->admit != NULL ? state->admit(state, err) : DDP_OK;
 }
 
-enum ddpi_step_kind {
-    DDPI_STEP_MORE,     /* the frame is incomplete; @need bytes are needed */
-    DDPI_STEP_REQUEST,  /* @request, which points into the bytes */
-    DDPI_STEP_ANSWERED, /* the dialect has handled it and may have written to the output */
-    DDPI_STEP_CLOSE,    /* the peer broke a rule: the status and the error say which */
-    DDPI_STEP_DENIED, /* authentication failed, or the connection is being intercepted: the error is
-                         for the log only; the peer is told "denied", after a delay */
+enum ddpi_dialect_step_kind {
+    DDPI_DIALECT_MORE,     /* the frame is incomplete; @need bytes are needed */
+    DDPI_DIALECT_REQUEST,  /* @request, which points into the bytes */
+    DDPI_DIALECT_ANSWERED, /* the dialect has handled it and may have written to the output */
+    DDPI_DIALECT_CLOSE,    /* the peer broke a rule: the status and the error say which */
+    DDPI_DIALECT_DENIED,   /* authentication failed, or the connection is being intercepted: the
+                              error is for the log only; the peer is told "denied", after a delay */
 };
 
-struct ddpi_step {
-    enum ddpi_step_kind kind;
+struct ddpi_dialect_step {
+    enum ddpi_dialect_step_kind kind;
     size_t used; /* bytes to skip; of a request: after it has been applied */
     size_t need; /* MORE: from the first of the bytes on */
     struct ddpi_message request;
 };
 
-static inline ddp_status ddpi_step_more(struct ddpi_step *step, size_t need)
+static inline ddp_status ddpi_dialect_step_more(struct ddpi_dialect_step *step, size_t need)
 {
-    step->kind = DDPI_STEP_MORE;
+    step->kind = DDPI_DIALECT_MORE;
     step->need = need;
     return DDP_OK;
 }
@@ -76,23 +77,24 @@ struct ddpi_dialect {
     uint8_t first_byte;
     bool tcpstore; /* its clients are PyTorch's (see kv.h), which cannot authenticate */
 
-    /* What the @len > 0 bytes begin with. The status is DDP_OK, or the reason for DDPI_STEP_CLOSE
-     * or DENIED; DDP_E_NOMEM too if @out is full. */
-    ddp_status (*next)(struct ddpi_session *session, const uint8_t *bytes, size_t len,
-                       struct ddpi_buf *out, struct ddpi_step *ret_step, struct ddp_error *err);
+    /* What the @len > 0 bytes begin with. The status is DDP_OK, or the reason for CLOSE or DENIED;
+     * DDP_E_NOMEM too if @out is full. */
+    ddp_status (*next)(struct ddpi_dialect_state *state, const uint8_t *bytes, size_t len,
+                       struct ddpi_buf *out, struct ddpi_dialect_step *ret_step,
+                       struct ddp_error *err);
 
-    /* The key of the request at the beginning of @bytes, once the session is open. Returns the
-     * length of the request; 0: unknown without parsing it. NULL: always unknown. */
-    size_t (*peek)(const struct ddpi_session *session, const uint8_t *bytes, size_t len,
+    /* The key of the request at the beginning of @bytes, once the handshake is complete. Returns
+     * the length of the request; 0: unknown without parsing it. NULL: always unknown. */
+    size_t (*peek)(const struct ddpi_dialect_state *state, const uint8_t *bytes, size_t len,
                    struct ddpi_bytes *ret_key);
 
     /* Append all of @reply to @out, or nothing on failure. DDP_E_NOMEM: @out is full; DDP_E_CLOSED:
      * the protocol cannot express it except by closing the connection. */
-    ddp_status (*put_reply)(struct ddpi_session *session, struct ddpi_buf *out,
+    ddp_status (*put_reply)(struct ddpi_dialect_state *state, struct ddpi_buf *out,
                             const struct ddpi_message *reply);
 
     /* Tell the peer why the connection is about to be closed. NULL: the protocol cannot. */
-    void (*put_farewell)(struct ddpi_session *session, struct ddpi_buf *out, ddp_status status,
+    void (*put_farewell)(struct ddpi_dialect_state *state, struct ddpi_buf *out, ddp_status status,
                          const char *text);
 };
 

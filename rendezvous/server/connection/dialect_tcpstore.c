@@ -2,7 +2,7 @@
  * dialect_tcpstore.c - the dialect of PyTorch's TCPStore clients (dialect_tcpstore.h describes it),
  * versions 2.4 to 2.15. Bytes <-> struct ddpi_message; no I/O; keeps no bytes.
  *
- * A request does not carry its length; each of its strings does. The session remembers how far the
+ * A request does not carry its length; each of its strings does. The state remembers how far the
  * request has been scanned, so that one that arrives in many pieces is scanned once. It becomes a
  * message, and takes effect, when its last byte has arrived.
  */
@@ -58,68 +58,67 @@ static uint64_t number_at(const uint8_t *bytes)
     return ddpi_rd_u64(&rd);
 }
 
-static ddp_status next_hello(struct ddpi_session *session, const uint8_t *bytes, size_t len,
-                             struct ddpi_step *step, struct ddp_error *err)
+static ddp_status next_hello(struct ddpi_dialect_state *state, const uint8_t *bytes, size_t len,
+                             struct ddpi_dialect_step *step, struct ddp_error *err)
 {
     size_t there = len < DDPI_TCPSTORE_HELLO_SIZE ? len : DDPI_TCPSTORE_HELLO_SIZE;
     if (memcmp(bytes, DDPI_TCPSTORE_HELLO, there) != 0)
         return ddpi_error_set(err, DDP_E_PROTOCOL,
                               "the first bytes are not those of PyTorch's TCPStore");
     if (there < DDPI_TCPSTORE_HELLO_SIZE)
-        return ddpi_step_more(step, DDPI_TCPSTORE_HELLO_SIZE);
-    ddp_status status = ddpi_session_admit(session, err);
+        return ddpi_dialect_step_more(step, DDPI_TCPSTORE_HELLO_SIZE);
+    ddp_status status = ddpi_dialect_admit(state, err);
     if (status != DDP_OK)
         return status;
-    session->phase = OPEN;
-    session->open = true;
-    step->kind = DDPI_STEP_ANSWERED;
+    state->phase = OPEN;
+    state->open = true;
+    step->kind = DDPI_DIALECT_ANSWERED;
     step->used = DDPI_TCPSTORE_HELLO_SIZE;
     return DDP_OK;
 }
 
 /* Begin to scan a request: find how many strings it has, and where the first is. */
-static ddp_status begin_request(struct ddpi_session *session, const struct row *row,
-                                const uint8_t *bytes, size_t len, struct ddpi_step *step,
+static ddp_status begin_request(struct ddpi_dialect_state *state, const struct row *row,
+                                const uint8_t *bytes, size_t len, struct ddpi_dialect_step *step,
                                 struct ddp_error *err)
 {
-    uint64_t max = session->limits->tcpstore_many;
+    uint64_t max = state->limits->tcpstore_many;
     if (row->strings != KEYS && row->strings != PAIRS) {
-        session->strings = row->strings;
-        session->scanned = 1;
+        state->strings = row->strings;
+        state->scanned = 1;
         return DDP_OK;
     }
     if (len < LIST_HEADER)
-        return ddpi_step_more(step, LIST_HEADER);
+        return ddpi_dialect_step_more(step, LIST_HEADER);
     uint64_t count = number_at(bytes + 1);
     if (count > max)
         return ddpi_error_set(err, DDP_E_LIMIT, "%s of %llu keys; at most %llu are allowed",
                               row->name, (unsigned long long)count, (unsigned long long)max);
-    session->strings = (uint32_t)count * (row->strings == PAIRS ? 2 : 1);
-    session->scanned = LIST_HEADER;
+    state->strings = (uint32_t)count * (row->strings == PAIRS ? 2 : 1);
+    state->scanned = LIST_HEADER;
     return DDP_OK;
 }
 
 /* Whether the next string is a key. */
-static bool key_is_next(const struct ddpi_session *session, const struct row *row)
+static bool key_is_next(const struct ddpi_dialect_state *state, const struct row *row)
 {
-    return row->strings == KEYS || (row->strings == PAIRS && session->strings % 2 == 0) ||
-           session->strings == row->strings;
+    return row->strings == KEYS || (row->strings == PAIRS && state->strings % 2 == 0) ||
+           state->strings == row->strings;
 }
 
 /* Scan to the end of the request. The `need` of MORE is the least that the whole request can take,
  * so that a list of many short strings does not stop at each of them. */
-static ddp_status scan_strings(struct ddpi_session *session, const struct row *row,
-                               const uint8_t *bytes, size_t len, struct ddpi_step *step,
+static ddp_status scan_strings(struct ddpi_dialect_state *state, const struct row *row,
+                               const uint8_t *bytes, size_t len, struct ddpi_dialect_step *step,
                                struct ddp_error *err)
 {
-    for (; session->strings > 0; session->strings--) {
-        size_t least = session->scanned + (size_t)session->strings * LEN_SIZE + row->tail;
-        if (len - session->scanned < LEN_SIZE)
-            return ddpi_step_more(step, least);
-        uint64_t string_len = number_at(bytes + session->scanned);
-        bool is_key = key_is_next(session, row);
-        uint64_t max =
-            is_key ? session->limits->tcpstore_key_len : session->limits->tcpstore_value_len;
+    for (; state->strings > 0; state->strings--) {
+        size_t least = state->scanned + (size_t)state->strings * LEN_SIZE + row->tail;
+        if (len - state->scanned < LEN_SIZE)
+            return ddpi_dialect_step_more(step, least);
+        uint64_t string_len = number_at(bytes + state->scanned);
+        bool is_key = key_is_next(state, row);
+        uint64_t max = is_key ? state->limits->tcpstore_key_len : state->limits->tcpstore_value_len;
         if (string_len > max)
             return ddpi_error_set(
                 err, DDP_E_LIMIT, "%s with a %s of %llu bytes; at most %llu are allowed", row->name,
@@ -129,12 +128,13 @@ static ddp_status scan_strings(struct ddpi_session *session, const struct row *r
             return ddpi_error_set(err, DDP_E_LIMIT,
                                   "%s of %zu bytes or more; at most %u are allowed", row->name,
                                   least, DDPI_TCPSTORE_REQUEST_MAX);
-        if (len - session->scanned - LEN_SIZE < string_len)
-            return ddpi_step_more(step, least);
-        session->scanned += LEN_SIZE + string_len;
+        if (len - state->scanned - LEN_SIZE < string_len)
+            return ddpi_dialect_step_more(step, least);
+        state->scanned += LEN_SIZE + string_len;
     }
-    return len - session->scanned < row->tail ? ddpi_step_more(step, session->scanned + row->tail)
-                                              : DDP_OK;
+    return len - state->scanned < row->tail
+               ? ddpi_dialect_step_more(step, state->scanned + row->tail)
+               : DDP_OK;
 }
 
 static struct ddpi_bytes take_string(struct ddpi_rd *rd)
@@ -169,12 +169,12 @@ static struct ddpi_message read_request(const struct row *row, const uint8_t *by
 
 /* PING does not concern the core, and is answered here. */
 static ddp_status finish_request(const struct row *row, const uint8_t *bytes, size_t len,
-                                 struct ddpi_buf *out, struct ddpi_step *step,
+                                 struct ddpi_buf *out, struct ddpi_dialect_step *step,
                                  struct ddp_error *err)
 {
     step->used = len;
     if (row->op < DDPI_OP_COUNT) {
-        step->kind = DDPI_STEP_REQUEST;
+        step->kind = DDPI_DIALECT_REQUEST;
         step->request = read_request(row, bytes, len);
         return DDP_OK;
     }
@@ -182,28 +182,29 @@ static ddp_status finish_request(const struct row *row, const uint8_t *bytes, si
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a second VALIDATE");
     if (!ddpi_buf_append(out, bytes + 1, TAIL_NONCE))
         return ddpi_error_set(err, DDP_E_NOMEM, "no memory for an answer");
-    step->kind = DDPI_STEP_ANSWERED;
+    step->kind = DDPI_DIALECT_ANSWERED;
     return DDP_OK;
 }
 
-static ddp_status tcpstore_next(struct ddpi_session *session, const uint8_t *bytes, size_t len,
-                                struct ddpi_buf *out, struct ddpi_step *step, struct ddp_error *err)
+static ddp_status tcpstore_next(struct ddpi_dialect_state *state, const uint8_t *bytes, size_t len,
+                                struct ddpi_buf *out, struct ddpi_dialect_step *step,
+                                struct ddp_error *err)
 {
-    *step = (struct ddpi_step){.kind = DDPI_STEP_CLOSE};
-    if (session->phase == HELLO)
-        return next_hello(session, bytes, len, step, err);
+    *step = (struct ddpi_dialect_step){.kind = DDPI_DIALECT_CLOSE};
+    if (state->phase == HELLO)
+        return next_hello(state, bytes, len, step, err);
     if (bytes[0] >= DDPI_TCPSTORE_TYPES)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "no operation has the type %u", bytes[0]);
     const struct row *row = &rows[bytes[0]];
     ddp_status status = DDP_OK;
-    if (session->scanned == 0)
-        status = begin_request(session, row, bytes, len, step, err);
-    if (status == DDP_OK && step->kind != DDPI_STEP_MORE)
-        status = scan_strings(session, row, bytes, len, step, err);
-    if (status != DDP_OK || step->kind == DDPI_STEP_MORE)
+    if (state->scanned == 0)
+        status = begin_request(state, row, bytes, len, step, err);
+    if (status == DDP_OK && step->kind != DDPI_DIALECT_MORE)
+        status = scan_strings(state, row, bytes, len, step, err);
+    if (status != DDP_OK || step->kind == DDPI_DIALECT_MORE)
         return status;
-    size_t whole = session->scanned + row->tail;
-    session->scanned = 0;
+    size_t whole = state->scanned + row->tail;
+    state->scanned = 0;
     return finish_request(row, bytes, whole, out, step, err);
 }
 
@@ -277,10 +278,10 @@ static const struct reply_row replies[DDPI_OP_COUNT] = {
     [DDPI_OP_ARRIVE] = {put_ready, false},
 };
 
-static ddp_status tcpstore_put_reply(struct ddpi_session *session, struct ddpi_buf *out,
+static ddp_status tcpstore_put_reply(struct ddpi_dialect_state *state, struct ddpi_buf *out,
                                      const struct ddpi_message *reply)
 {
-    (void)session;
+    (void)state;
     const struct reply_row *row = &replies[reply->op];
     if (reply->status != DDP_OK && !(reply->status == DDP_E_NOT_FOUND && row->may_miss))
         return DDP_E_CLOSED;
