@@ -82,9 +82,9 @@ bool arena_world_advance(uint32_t rank)
 {
     struct ddp_error err = {0};
     enum ddpi_arena_result result = ddpi_arena_advance(&world.ranks[rank].op, &err);
-    ck_assert_msg(result == DDPI_ARENA_WAITS || result == DDPI_ARENA_COMPLETE, "rank %u: %d, %s",
-                  rank, (int)result, err.msg);
-    return result == DDPI_ARENA_COMPLETE;
+    ck_assert_msg(result == DDPI_ARENA_RESULT_WAITS || result == DDPI_ARENA_RESULT_COMPLETE,
+                  "rank %u: %d, %s", rank, (int)result, err.msg);
+    return result == DDPI_ARENA_RESULT_COMPLETE;
 }
 
 void arena_world_run_all(uint64_t seed)

@@ -232,7 +232,7 @@ START_TEST(another_process_is_not_read)
         for (int turn = 0; turn < 2; turn++) /* the counts, and then where the buffers are */
             for (uint32_t i = 0; i < RANKS; i++)
                 (void)arena_world_advance(i);
-        while (world.ranks[1].op.stage != DDPI_ARENA_ARRIVE)
+        while (world.ranks[1].op.stage != DDPI_ARENA_STAGE_ARRIVE)
             (void)arena_world_advance(1);
         uint64_t *shown = (uint64_t *)(void *)ddpi_arena_slot(
             world.ranks[1].arena, world.ranks[1].op.round, 1, DDPI_SLOT_SMALL);
@@ -279,10 +279,10 @@ START_TEST(what_is_read_of_a_failed_rank_is_not_taken)
             ck_assert(!arena_world_advance(1));
         if (late == 1)
             ddpi_arena_fail(world.ranks[0].arena, why, sizeof why);
-        enum ddpi_arena_result result = DDPI_ARENA_WAITS;
-        while (result == DDPI_ARENA_WAITS)
+        enum ddpi_arena_result result = DDPI_ARENA_RESULT_WAITS;
+        while (result == DDPI_ARENA_RESULT_WAITS)
             result = ddpi_arena_advance(&world.ranks[1].op, NULL);
-        ck_assert_int_eq(result, DDPI_ARENA_FAILED);
+        ck_assert_int_eq(result, DDPI_ARENA_RESULT_FAILED);
         ddpi_arena_get_note(world.ranks[1].arena, note, sizeof note);
         ck_assert_str_eq(note, why);
         ck_assert(ddpi_arena_misses(&world.ranks[1].op, 0));

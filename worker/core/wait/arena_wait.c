@@ -61,7 +61,7 @@ static void find_out(const struct ddp_comm *comm, const struct ddpi_wait *wait,
 {
     const char *doubted = ddpi_question_doubted(comm, wait);
     bool missing = doubted != NULL && is_about_missing(comm, op, doubted);
-    if (op->stage == DDPI_ARENA_FAILS)
+    if (op->stage == DDPI_ARENA_STAGE_FAILS)
         snprintf(text, size, "which failed, and %s not said why", count == 1 ? "has" : "have");
     else if (doubted != NULL && !missing)
         snprintf(text, size, "which may wait as well, as %s", doubted);
@@ -109,7 +109,7 @@ static ddp_status check_neighbours(struct ddp_comm *comm, const struct ddpi_wait
     const struct ddpi_edge *prev = comm->edges.ring[DDPI_PREV];
     const uint8_t *header;
     bool sends = prev->ops->peek(comm->edges.ring[DDPI_PREV], DDPI_CALL_WIRE_SIZE, &header) > 0;
-    if (op->stage == DDPI_ARENA_FAILS) /* others may be ahead */
+    if (op->stage == DDPI_ARENA_STAGE_FAILS) /* others may be ahead */
         return DDP_OK;
     if (sends && ddpi_edges_share_memory(&comm->edges) && !ddpi_arena_is_ready(op))
         return ddpi_arena_check_ring(comm, wait->call);

@@ -247,12 +247,12 @@ static bool look_often(const struct ddp_comm *comm, const struct ddpi_arena_op *
 
 static void debug_refusal(const struct ddp_comm *comm, const struct ddpi_arena_op *op)
 {
-    if (op->refusal.why == DDPI_UNREADABLE)
+    if (op->refusal.why == DDPI_ARENA_REFUSAL_UNREADABLE)
         ddpi_debug(comm->rank,
                    "cannot read the memory of rank %u (%s): copies go through shared memory",
                    ddpi_node_first(&comm->edges.nodes) + op->refusal.rank,
                    strerrordesc_np(op->refusal.sys_errno));
-    if (op->refusal.why == DDPI_UNMAPPED)
+    if (op->refusal.why == DDPI_ARENA_REFUSAL_UNMAPPED)
         ddpi_debug(comm->rank, "cannot map memory that other ranks have from ddp_alloc(): "
                                "operations on it copy");
 }
@@ -277,21 +277,22 @@ static ddp_status arena_advance(struct ddp_comm *comm, struct ddpi_run *run,
     state->under_way = true;
     *ret_movement = DDPI_MOVED;
     enum ddpi_arena_result result = ddpi_arena_advance(&state->op, &cause);
-    for (int n = 1;
-         n < ADVANCES && !first && result == DDPI_ARENA_WAITS && look_often(comm, &state->op); n++)
+    for (int n = 1; n < ADVANCES && !first && result == DDPI_ARENA_RESULT_WAITS &&
+                    look_often(comm, &state->op);
+         n++)
         result = ddpi_arena_advance(&state->op, &cause);
     switch (result) {
-    case DDPI_ARENA_WAITS:
+    case DDPI_ARENA_RESULT_WAITS:
         break;
-    case DDPI_ARENA_COMPLETE:
+    case DDPI_ARENA_RESULT_COMPLETE:
         debug_refusal(comm, &state->op);
         *ret_movement = DDPI_COMPLETE;
         break;
-    case DDPI_ARENA_FAILED:
+    case DDPI_ARENA_RESULT_FAILED:
         return ddpi_arena_fail_as_other(comm, &state->op);
-    case DDPI_ARENA_MISMATCH:
+    case DDPI_ARENA_RESULT_MISMATCH:
         return ddpi_arena_fail_mismatch(comm, &state->op);
-    case DDPI_ARENA_NO_ROOM:
+    case DDPI_ARENA_RESULT_NO_ROOM:
         return ddpi_comm_fail(comm, NULL, DDP_E_SYSTEM, "rank %u: %s", comm->rank, cause.msg);
     }
     return DDP_OK;

@@ -107,18 +107,18 @@ static ddp_status inside_advance(struct ddp_comm *comm, struct ddpi_run *run,
         return DDP_OK;
     *ret_movement = DDPI_MOVED;
     switch (ddpi_arena_advance(&state->op, &cause)) {
-    case DDPI_ARENA_WAITS:
+    case DDPI_ARENA_RESULT_WAITS:
         break;
-    case DDPI_ARENA_COMPLETE:
+    case DDPI_ARENA_RESULT_COMPLETE:
         *ret_movement = DDPI_COMPLETE;
         state->sent += state->inside.bytes_sent;
         state->received += state->inside.bytes_received;
         break;
-    case DDPI_ARENA_FAILED:
+    case DDPI_ARENA_RESULT_FAILED:
         return ddpi_arena_fail_as_other(comm, &state->op);
-    case DDPI_ARENA_MISMATCH:
+    case DDPI_ARENA_RESULT_MISMATCH:
         return ddpi_arena_fail_mismatch(comm, &state->op);
-    case DDPI_ARENA_NO_ROOM:
+    case DDPI_ARENA_RESULT_NO_ROOM:
         return ddpi_comm_fail(comm, NULL, DDP_E_SYSTEM, "rank %u: %s", comm->rank, cause.msg);
     }
     return DDP_OK;

@@ -15,7 +15,7 @@ void ddpi_arena_op_enter_round(struct ddpi_arena_op *op)
 enum ddpi_arena_step ddpi_arena_op_arrive(struct ddpi_arena_op *op)
 {
     ddpi_arena_arrive(op->arena, op->round);
-    return DDPI_STEP_AWAIT_ALL;
+    return DDPI_ARENA_STEP_AWAIT_ALL;
 }
 
 /* Where ranks outnumber the processors, the last one to arrive would do the work. As it has then

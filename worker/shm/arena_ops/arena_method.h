@@ -22,18 +22,18 @@ struct ddpi_arena_method;
 
 /* What the next step waits for. */
 enum ddpi_arena_stage {
-    DDPI_ARENA_GOES_ON, /* nothing */
-    DDPI_ARENA_ARRIVE,  /* all ranks have arrived */
-    DDPI_ARENA_WORK,    /* all shares of the work are finished */
-    DDPI_ARENA_OVER,
-    DDPI_ARENA_FAILS, /* is done, but a rank has failed in it: waits until that one has said why */
+    DDPI_ARENA_STAGE_GOES_ON, /* nothing */
+    DDPI_ARENA_STAGE_ARRIVE,  /* all ranks have arrived */
+    DDPI_ARENA_STAGE_WORK,    /* all shares of the work are finished */
+    DDPI_ARENA_STAGE_OVER,
+    DDPI_ARENA_STAGE_FAILS, /* a rank has failed in it: that one has said why */
 };
 
 /* Why a method was given up, as far as this rank knows. */
 enum ddpi_arena_refusal {
-    DDPI_NOT_REFUSED,
-    DDPI_UNREADABLE, /* the kernel does not let it read the memory of a rank */
-    DDPI_UNMAPPED,   /* it cannot map the registered buffers of others */
+    DDPI_ARENA_REFUSAL_NONE,
+    DDPI_ARENA_REFUSAL_UNREADABLE, /* the kernel does not let it read the memory of a rank */
+    DDPI_ARENA_REFUSAL_UNMAPPED,   /* it cannot map the registered buffers of others */
 };
 
 /* How an operation goes through the slots of the arena. */
@@ -83,22 +83,22 @@ struct ddpi_arena_op {
 };
 
 enum ddpi_arena_step {
-    DDPI_STEP_NEXT,         /* the next step follows */
-    DDPI_STEP_AWAIT_ALL,    /* it follows when all have arrived */
-    DDPI_STEP_AWAIT_SHARES, /* it follows when all shares of the work are finished */
-    DDPI_STEP_AGAIN,        /* this one goes on, when others had a turn */
-    DDPI_STEP_OVER,         /* the operation is complete */
-    DDPI_STEP_SWITCH,       /* the operation begins again with the method that is possible now */
-    DDPI_STEP_MISMATCH,     /* op->odd disagrees about the counts */
-    DDPI_STEP_NO_ROOM,      /* @err says why */
+    DDPI_ARENA_STEP_NEXT,         /* the next step follows */
+    DDPI_ARENA_STEP_AWAIT_ALL,    /* it follows when all have arrived */
+    DDPI_ARENA_STEP_AWAIT_SHARES, /* it follows when all shares of the work are finished */
+    DDPI_ARENA_STEP_AGAIN,        /* this one goes on, when others had a turn */
+    DDPI_ARENA_STEP_OVER,         /* the operation is complete */
+    DDPI_ARENA_STEP_SWITCH,   /* the operation begins again with the method that is possible now */
+    DDPI_ARENA_STEP_MISMATCH, /* op->odd disagrees about the counts */
+    DDPI_ARENA_STEP_NO_ROOM,  /* @err says why */
 };
 
-enum { DDPI_METHOD_STEPS = 4 };
+enum { DDPI_ARENA_METHOD_STEPS = 4 };
 
 struct ddpi_arena_method {
     void (*begin)(struct ddpi_arena_op *op); /* NULL: there is nothing to prepare */
-    enum ddpi_arena_step (*steps[DDPI_METHOD_STEPS])(struct ddpi_arena_op *op,
-                                                     struct ddp_error *err);
+    enum ddpi_arena_step (*steps[DDPI_ARENA_METHOD_STEPS])(struct ddpi_arena_op *op,
+                                                           struct ddp_error *err);
     bool wakes_late; /* ranks that sleep are woken by its last step, not when all have arrived */
 };
 
@@ -128,7 +128,7 @@ bool ddpi_kernel_copy_is_possible(const struct ddpi_arena_op *op);
 /* ---- for steps ---- */
 
 enum {
-    DDPI_RESULT_OF_ALL = 0, /* what is true of a result of all is kept in the line of rank 0 */
+    DDPI_ARENA_LINE_OF_ALL = 0, /* what is true of a result of all is kept in the line of rank 0 */
     DDPI_ARENA_STREAM = 16 * 1024 * 1024, /* bytes of all beyond which results bypass the caches */
 };
 

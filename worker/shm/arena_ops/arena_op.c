@@ -39,7 +39,7 @@ static const struct ddpi_arena_method *copying_method(const struct ddpi_arena_op
 static void enter_method(struct ddpi_arena_op *op, const struct ddpi_arena_method *method)
 {
     op->method = method;
-    op->stage = DDPI_ARENA_GOES_ON;
+    op->stage = DDPI_ARENA_STAGE_GOES_ON;
     op->step = 0;
     if (method->begin != NULL)
         method->begin(op);
@@ -87,7 +87,7 @@ void ddpi_arena_begin_again(struct ddpi_arena_op *op, struct ddpi_task *task)
     }
     ddpi_arena_spread(op->arena, SPREAD_EVERY);
     op->task = task;
-    op->stage = DDPI_ARENA_GOES_ON;
+    op->stage = DDPI_ARENA_STAGE_GOES_ON;
     op->step = 0;
     op->checked = op->own_copied = false;
     op->slots.done = 0;
@@ -102,7 +102,7 @@ void ddpi_arena_begin_again(struct ddpi_arena_op *op, struct ddpi_task *task)
 static bool meet(struct ddpi_arena_op *op)
 {
     bool first = !op->checked;
-    op->stage = DDPI_ARENA_GOES_ON;
+    op->stage = DDPI_ARENA_STAGE_GOES_ON;
     if (first && ddpi_arena_odd_call(op->arena, op->round, &op->odd))
         return false;
     op->checked = true;
@@ -149,13 +149,13 @@ static void end_steps(struct ddpi_arena_op *op)
 {
     count_bytes(op);
     ddpi_way_tell_time(op);
-    op->stage = DDPI_ARENA_OVER;
+    op->stage = DDPI_ARENA_STAGE_OVER;
 }
 
 static void follow(struct ddpi_arena_op *op, enum ddpi_arena_stage stage)
 {
     unsigned next = op->step + 1;
-    bool is_last = next == DDPI_METHOD_STEPS || op->method->steps[next] == NULL;
+    bool is_last = next == DDPI_ARENA_METHOD_STEPS || op->method->steps[next] == NULL;
     op->step = is_last ? 0 : next;
     op->stage = stage;
 }
@@ -168,44 +168,44 @@ static enum ddpi_arena_result take_step(struct ddpi_arena_op *op, bool *ret_turn
     ddpi_way_start_clock(op);
     enum ddpi_arena_step step = op->method->steps[op->step](op, err);
     ddpi_way_stop_clock(op);
-    *ret_turn = step == DDPI_STEP_AWAIT_ALL || step == DDPI_STEP_AGAIN;
+    *ret_turn = step == DDPI_ARENA_STEP_AWAIT_ALL || step == DDPI_ARENA_STEP_AGAIN;
     switch (step) {
-    case DDPI_STEP_NEXT:
-        follow(op, DDPI_ARENA_GOES_ON);
+    case DDPI_ARENA_STEP_NEXT:
+        follow(op, DDPI_ARENA_STAGE_GOES_ON);
         break;
-    case DDPI_STEP_AWAIT_ALL:
-        follow(op, DDPI_ARENA_ARRIVE);
+    case DDPI_ARENA_STEP_AWAIT_ALL:
+        follow(op, DDPI_ARENA_STAGE_ARRIVE);
         break;
-    case DDPI_STEP_AWAIT_SHARES:
-        follow(op, DDPI_ARENA_WORK);
+    case DDPI_ARENA_STEP_AWAIT_SHARES:
+        follow(op, DDPI_ARENA_STAGE_WORK);
         break;
-    case DDPI_STEP_AGAIN:
+    case DDPI_ARENA_STEP_AGAIN:
         break;
-    case DDPI_STEP_OVER:
+    case DDPI_ARENA_STEP_OVER:
         end_steps(op);
         break;
-    case DDPI_STEP_SWITCH:
+    case DDPI_ARENA_STEP_SWITCH:
         switch_method(op);
         break;
-    case DDPI_STEP_MISMATCH:
-        return DDPI_ARENA_MISMATCH;
-    case DDPI_STEP_NO_ROOM:
-        return DDPI_ARENA_NO_ROOM;
+    case DDPI_ARENA_STEP_MISMATCH:
+        return DDPI_ARENA_RESULT_MISMATCH;
+    case DDPI_ARENA_STEP_NO_ROOM:
+        return DDPI_ARENA_RESULT_NO_ROOM;
     }
-    return DDPI_ARENA_WAITS;
+    return DDPI_ARENA_RESULT_WAITS;
 }
 
 bool ddpi_arena_is_ready(const struct ddpi_arena_op *op)
 {
     switch (op->stage) {
-    case DDPI_ARENA_ARRIVE:
+    case DDPI_ARENA_STAGE_ARRIVE:
         return ddpi_arena_all_arrived(op->arena, op->round);
-    case DDPI_ARENA_WORK:
+    case DDPI_ARENA_STAGE_WORK:
         return ddpi_arena_all_finished(op->arena, op->round, op->work);
-    case DDPI_ARENA_FAILS:
+    case DDPI_ARENA_STAGE_FAILS:
         return ddpi_arena_has_note(op->arena);
-    case DDPI_ARENA_GOES_ON:
-    case DDPI_ARENA_OVER:
+    case DDPI_ARENA_STAGE_GOES_ON:
+    case DDPI_ARENA_STAGE_OVER:
         break;
     }
     return true;
@@ -213,25 +213,25 @@ bool ddpi_arena_is_ready(const struct ddpi_arena_op *op)
 
 enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, struct ddp_error *err)
 {
-    enum ddpi_arena_result result = DDPI_ARENA_WAITS;
+    enum ddpi_arena_result result = DDPI_ARENA_RESULT_WAITS;
     bool turn = false;
-    while (result == DDPI_ARENA_WAITS && !turn && ddpi_arena_is_ready(op)) {
+    while (result == DDPI_ARENA_RESULT_WAITS && !turn && ddpi_arena_is_ready(op)) {
         switch (op->stage) {
-        case DDPI_ARENA_ARRIVE:
+        case DDPI_ARENA_STAGE_ARRIVE:
             if (!meet(op))
-                return DDPI_ARENA_MISMATCH;
+                return DDPI_ARENA_RESULT_MISMATCH;
             break;
-        case DDPI_ARENA_GOES_ON:
-        case DDPI_ARENA_WORK:
+        case DDPI_ARENA_STAGE_GOES_ON:
+        case DDPI_ARENA_STAGE_WORK:
             result = take_step(op, &turn, err);
             break;
-        case DDPI_ARENA_OVER:
+        case DDPI_ARENA_STAGE_OVER:
             if (ddpi_arena_may_succeed(op->arena))
-                return DDPI_ARENA_COMPLETE;
-            op->stage = DDPI_ARENA_FAILS;
+                return DDPI_ARENA_RESULT_COMPLETE;
+            op->stage = DDPI_ARENA_STAGE_FAILS;
             break;
-        case DDPI_ARENA_FAILS:
-            return DDPI_ARENA_FAILED;
+        case DDPI_ARENA_STAGE_FAILS:
+            return DDPI_ARENA_RESULT_FAILED;
         }
     }
     return result;
@@ -239,8 +239,8 @@ enum ddpi_arena_result ddpi_arena_advance(struct ddpi_arena_op *op, struct ddp_e
 
 bool ddpi_arena_misses(const struct ddpi_arena_op *op, uint32_t rank)
 {
-    if (op->stage == DDPI_ARENA_FAILS)
+    if (op->stage == DDPI_ARENA_STAGE_FAILS)
         return ddpi_arena_has_failed(op->arena, rank);
-    return op->stage == DDPI_ARENA_WORK ? ddpi_arena_is_busy(op->arena, op->round, rank)
-                                        : !ddpi_arena_has_arrived(op->arena, op->round, rank);
+    return op->stage == DDPI_ARENA_STAGE_WORK ? ddpi_arena_is_busy(op->arena, op->round, rank)
+                                              : !ddpi_arena_has_arrived(op->arena, op->round, rank);
 }

@@ -14,11 +14,11 @@
 #include "arena_method.h"
 
 enum ddpi_arena_result {
-    DDPI_ARENA_WAITS, /* for other ranks */
-    DDPI_ARENA_COMPLETE,
-    DDPI_ARENA_FAILED,   /* another rank has, and its note is there */
-    DDPI_ARENA_MISMATCH, /* @odd has called something else, or this with another count */
-    DDPI_ARENA_NO_ROOM,  /* shared memory is exhausted: @err has the sentence */
+    DDPI_ARENA_RESULT_WAITS, /* for other ranks */
+    DDPI_ARENA_RESULT_COMPLETE,
+    DDPI_ARENA_RESULT_FAILED,   /* another rank has, and its note is there */
+    DDPI_ARENA_RESULT_MISMATCH, /* @odd has called something else, or this with another count */
+    DDPI_ARENA_RESULT_NO_ROOM,  /* shared memory is exhausted: @err has the sentence */
 };
 
 void ddpi_arena_begin(struct ddpi_arena_op *op, struct ddpi_arena *arena, struct ddpi_task *task);

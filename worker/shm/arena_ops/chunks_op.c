@@ -108,7 +108,7 @@ static enum ddpi_arena_step copy_in(struct ddpi_arena_op *op, struct ddp_error *
 {
     uint32_t me = ddpi_arena_rank(op->arena);
     if (op->slots.kind == DDPI_SLOT_LARGE && ddpi_arena_grow(op->arena, err) != DDP_OK)
-        return DDPI_STEP_NO_ROOM;
+        return DDPI_ARENA_STEP_NO_ROOM;
     ddpi_arena_op_enter_round(op);
     size_t len = ddpi_slots_len(op);
     struct ddpi_chunk own = chunk_of(op, len, me);
@@ -162,7 +162,7 @@ static enum ddpi_arena_step reduce_chunk(struct ddpi_arena_op *op, struct ddp_er
     }
     ddpi_arena_op_enter_round(op);
     if (found)
-        ddpi_arena_note_non_finite(op->arena, op->round, DDPI_RESULT_OF_ALL);
+        ddpi_arena_note_non_finite(op->arena, op->round, DDPI_ARENA_LINE_OF_ALL);
     return ddpi_arena_op_arrive(op);
 }
 
@@ -172,7 +172,7 @@ static enum ddpi_arena_step copy_out(struct ddpi_arena_op *op, struct ddp_error 
     size_t len = ddpi_slots_len(op);
     (void)err;
     if (op->task->call.finite_check &&
-        ddpi_arena_is_non_finite(op->arena, op->round, DDPI_RESULT_OF_ALL))
+        ddpi_arena_is_non_finite(op->arena, op->round, DDPI_ARENA_LINE_OF_ALL))
         op->task->found_non_finite = true;
     for (uint32_t rank = 0; rank < ddpi_arena_ranks(op->arena); rank++) {
         struct ddpi_chunk chunk = chunk_of(op, len, rank);
@@ -180,7 +180,7 @@ static enum ddpi_arena_step copy_out(struct ddpi_arena_op *op, struct ddp_error 
             copy_range_out(op, slot_of(op, op->round, rank), chunk.first,
                            chunk.first + chunk.count);
     }
-    return ddpi_slots_move_on(op) ? DDPI_STEP_NEXT : DDPI_STEP_OVER;
+    return ddpi_slots_move_on(op) ? DDPI_ARENA_STEP_NEXT : DDPI_ARENA_STEP_OVER;
 }
 
 const struct ddpi_arena_method ddpi_chunks_method = {.begin = ddpi_slots_begin,

@@ -53,12 +53,12 @@ static enum ddpi_arena_step compare(struct ddpi_arena_op *op, struct ddp_error *
         op->odd = peer;
         if (counts->with[me].sent != bytes_from(op->task, me, peer) ||
             counts->with[me].expected != bytes_to(op->task, me, peer))
-            return DDPI_STEP_MISMATCH;
+            return DDPI_ARENA_STEP_MISMATCH;
         uint64_t longest = counts->longest;
         if (longest > op->longest && longest <= PTRDIFF_MAX)
             op->longest = longest;
     }
-    return DDPI_STEP_SWITCH;
+    return DDPI_ARENA_STEP_SWITCH;
 }
 
 const struct ddpi_arena_method ddpi_counts_method = {.steps = {show, compare}};

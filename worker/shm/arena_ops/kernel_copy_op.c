@@ -168,7 +168,7 @@ static enum reading read_parts(struct ddpi_arena_op *op)
             return GOES_ON;
         size_t n = read_part(op, rank, &part, most);
         if (n == 0) {
-            op->refusal.why = DDPI_UNREADABLE;
+            op->refusal.why = DDPI_ARENA_REFUSAL_UNREADABLE;
             op->refusal.rank = rank;
             op->refusal.sys_errno = errno != 0 ? errno : ENODATA;
             return REFUSED;
@@ -184,7 +184,7 @@ static enum ddpi_arena_step read_on(struct ddpi_arena_op *op, struct ddp_error *
     enum reading reading = read_parts(op);
     (void)err;
     if (reading == GOES_ON)
-        return DDPI_STEP_AGAIN;
+        return DDPI_ARENA_STEP_AGAIN;
     ddpi_way_note_end(op);
     ddpi_arena_op_enter_round(op);
     if (reading == REFUSED)
@@ -199,9 +199,9 @@ static enum ddpi_arena_step end(struct ddpi_arena_op *op, struct ddp_error *err)
 {
     (void)err;
     if (!ddpi_arena_is_refused(op->arena, op->round))
-        return DDPI_STEP_OVER;
+        return DDPI_ARENA_STEP_OVER;
     ddpi_arena_identity(op->arena)->refused = true;
-    return DDPI_STEP_SWITCH;
+    return DDPI_ARENA_STEP_SWITCH;
 }
 
 const struct ddpi_arena_method ddpi_kernel_copy_method = {.begin = begin,

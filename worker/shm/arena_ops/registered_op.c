@@ -254,7 +254,8 @@ static void stream_reduction(const struct range *range, struct ddpi_reduction *w
 static void note_non_finite(const struct range *range)
 {
     const struct ddpi_arena_op *op = range->op;
-    uint32_t rank = ddpi_arena_op_shape(op)->to == DDPI_END_ALL ? DDPI_RESULT_OF_ALL : range->to;
+    uint32_t rank =
+        ddpi_arena_op_shape(op)->to == DDPI_END_ALL ? DDPI_ARENA_LINE_OF_ALL : range->to;
     ddpi_arena_note_non_finite(op->arena, op->round, rank);
 }
 
@@ -358,10 +359,10 @@ static enum ddpi_arena_step map(struct ddpi_arena_op *op, struct ddp_error *err)
     op->registered.maps = shown == SHOWN_NEW;
     bool found = shown != SHOWN_BY_SOME && find_all(op);
     if (shown != SHOWN_NEW)
-        return found ? DDPI_STEP_NEXT : DDPI_STEP_SWITCH;
+        return found ? DDPI_ARENA_STEP_NEXT : DDPI_ARENA_STEP_SWITCH;
     ddpi_arena_op_enter_round(op);
     if (!found) {
-        op->refusal.why = DDPI_UNMAPPED;
+        op->refusal.why = DDPI_ARENA_REFUSAL_UNMAPPED;
         ddpi_arena_refuse(op->arena, op->round);
     }
     return ddpi_arena_op_arrive(op);
@@ -375,21 +376,21 @@ static enum ddpi_arena_step work(struct ddpi_arena_op *op, struct ddp_error *err
         bool usable = !ddpi_arena_is_refused(op->arena, op->round);
         ddpi_windows_settle(ddpi_arena_windows(op->arena), usable);
         if (!usable)
-            return DDPI_STEP_SWITCH;
+            return DDPI_ARENA_STEP_SWITCH;
     }
     ddpi_way_withdraw(op);
     do_shares(op);
-    return DDPI_STEP_AWAIT_SHARES;
+    return DDPI_ARENA_STEP_AWAIT_SHARES;
 }
 
 static enum ddpi_arena_step end(struct ddpi_arena_op *op, struct ddp_error *err)
 {
     bool all = ddpi_arena_op_shape(op)->to == DDPI_END_ALL;
-    uint32_t rank = all ? DDPI_RESULT_OF_ALL : ddpi_arena_rank(op->arena);
+    uint32_t rank = all ? DDPI_ARENA_LINE_OF_ALL : ddpi_arena_rank(op->arena);
     (void)err;
     if (op->task->call.finite_check && ddpi_arena_is_non_finite(op->arena, op->round, rank))
         op->task->found_non_finite = true;
-    return DDPI_STEP_OVER;
+    return DDPI_ARENA_STEP_OVER;
 }
 
 const struct ddpi_arena_method ddpi_registered_method = {.steps = {show, map, work, end}};

@@ -27,7 +27,7 @@ static enum ddpi_arena_step copy_out(struct ddpi_arena_op *op, struct ddp_error 
     ddpi_slots_take(op, ddpi_arena_op_shape(op)->reduces);
     ddpi_slots_fetch_next(op);
     ddpi_arena_tell_arrived(op->arena);
-    return DDPI_STEP_OVER;
+    return DDPI_ARENA_STEP_OVER;
 }
 
 const struct ddpi_arena_method ddpi_short_method = {
