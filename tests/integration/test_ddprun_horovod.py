@@ -144,7 +144,7 @@ class Rendezvous(DdprunCase):
         job.wait_gone()
 
 
-class Door(DdprunCase):
+class Access(DdprunCase):
     def start_waiter(self, *options):
         job = self.start('--nproc-per-node=1', '--no-prefix', *options, 'sh', '-c', WAITER, stdin=-1)
         job.read_until('.')

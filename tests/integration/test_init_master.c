@@ -73,7 +73,7 @@ START_TEST(a_port_is_free_again)
 }
 END_TEST
 
-/* A rank of another communicator comes to the door first: it waits for its own rank 0. */
+/* A rank of another communicator connects first: it waits for its own rank 0. */
 START_TEST(names_are_told_apart)
 {
     struct world world = {.nranks = RANKS};

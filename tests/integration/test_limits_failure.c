@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { RANKS = 4, POOR = 1, LONG_MS = 60 * 1000, DOOR_MS = 4000, ROOMS = 6, INIT_ROOMS = 24 };
+enum { RANKS = 4, POOR = 1, LONG_MS = 60 * 1000, SHORT_MS = 4000, ROOMS = 6, INIT_ROOMS = 24 };
 
 /* From now on this process may have @room more descriptors. */
 static void leave_room(unsigned room)
@@ -80,7 +80,7 @@ START_TEST(too_few_descriptors_are_no_death)
     for (uint32_t stage = 0; stage < 2 * ROOMS; stage++) {
         struct world world = {.nranks = RANKS,
                               .tcp = _i != 0,
-                              .timeout_ms = stage < ROOMS ? LONG_MS : DOOR_MS,
+                              .timeout_ms = stage < ROOMS ? LONG_MS : SHORT_MS,
                               .stage = stage};
         world_open(&world);
         world_run(&world, meet);
@@ -96,7 +96,7 @@ END_TEST
 
 static void open_room(struct world *world, unsigned room)
 {
-    *world = (struct world){.nranks = 2, .init_timeout_ms = DOOR_MS};
+    *world = (struct world){.nranks = 2, .init_timeout_ms = SHORT_MS};
     world_open(world);
     if (!world_fork(world, 0))
         return;
@@ -217,7 +217,7 @@ static ddp_status make_group(ddp_comm *comm, ddp_comm **ret, struct ddp_error *e
 
 static ddp_status make_shrunk(ddp_comm *comm, ddp_comm **ret, struct ddp_error *err)
 {
-    return ddp_comm_shrink(comm, NULL, 0, 0, DOOR_MS, ret, err);
+    return ddp_comm_shrink(comm, NULL, 0, 0, SHORT_MS, ret, err);
 }
 
 static ddp_status (*const makers[])(ddp_comm *comm, ddp_comm **ret,
@@ -251,7 +251,7 @@ START_TEST(a_new_communicator_is_for_all_or_none)
     for (uint32_t room = 0; room < GROUP_ROOMS; room += 2) {
         struct world world = {.nranks = 3,
                               .tcp = _i / MAKERS != 0,
-                              .timeout_ms = DOOR_MS,
+                              .timeout_ms = SHORT_MS,
                               .stage = room * MAKERS + (uint32_t)_i % MAKERS};
         world_open(&world);
         world_run(&world, make_another);

@@ -55,7 +55,7 @@ static void run_for(uint64_t ms)
 }
 
 /* Until a connection can be accepted, which the loop must make. */
-static int await_visitor(int listener)
+static int await_connection(int listener)
 {
     struct pollfd waiting = {.fd = listener, .events = POLLIN};
     for (int ready = 0; ready == 0; ready = poll(&waiting, 1, 5))
@@ -130,7 +130,7 @@ START_TEST(a_connection_that_ends)
     for (int i = 0; i < 3; i++) {
         close(fd);
         run_for(QUIET_MS / 4);
-        fd = await_visitor(listener);
+        fd = await_connection(listener);
         ck_assert_int_ge(fd, 0);
     }
     ck_assert_uint_eq(dead, 0);

@@ -58,10 +58,10 @@ static void close_ranks(void)
     ck_assert_uint_eq(open_descriptors(), descriptors);
 }
 
-static unsigned count_visitors(const struct ddpi_meeting *meeting)
+static unsigned count_incoming(const struct ddpi_meeting *meeting)
 {
     unsigned count = 0;
-    ddpi_list_for_each (at, &meeting->visitors)
+    ddpi_list_for_each (at, &meeting->incoming)
         count++;
     return count;
 }
@@ -123,7 +123,7 @@ static struct ddpi_arrival prove_by_hand(struct ddpi_greeting *greeting)
     ck_assert_int_eq(news, DDPI_GREETING_READY);
     ck_assert(ddpi_greeting_is_proven(greeting));
     ck_assert_int_eq(ddpi_greeting_reply(greeting, NULL, 0, NULL), DDP_OK);
-    for (int turn = 0; ranks[0].stranger_count > 0; turn++) {
+    for (int turn = 0; ranks[0].unauthenticated > 0; turn++) {
         arrival = advance(0);
         be_patient(turn);
     }
@@ -139,8 +139,8 @@ static void expect_sent_away(struct ddpi_greeting *greeting)
         be_patient(turn);
     }
     ck_assert_int_eq(news, DDPI_GREETING_ENDED);
-    ck_assert_uint_eq(count_visitors(&ranks[0]), 0);
-    ck_assert_uint_eq(ranks[0].stranger_count, 0);
+    ck_assert_uint_eq(count_incoming(&ranks[0]), 0);
+    ck_assert_uint_eq(ranks[0].unauthenticated, 0);
 }
 
 /* Until both have one; each may have more to do after it. */
@@ -175,7 +175,7 @@ static void expect_quiet(void)
     for (int turn = 0; turn < 5; turn++)
         for (uint32_t rank = 0; rank < 2; rank++) {
             ck_assert_ptr_null(advance(rank).edge);
-            ck_assert_uint_eq(count_visitors(&ranks[rank]), 0);
+            ck_assert_uint_eq(count_incoming(&ranks[rank]), 0);
             ck_assert_int_eq(ranks[rank].attempt.stage, DDPI_ATTEMPT_NONE);
         }
 }
@@ -330,7 +330,7 @@ START_TEST(one_edge_of_a_ring_of_two_leaves_the_other_alone)
     }
     ck_assert(arrival.asked);
     ddpi_edge_destroy(arrival.edge);
-    ck_assert_uint_eq(count_visitors(&ranks[0]), 1);
+    ck_assert_uint_eq(count_incoming(&ranks[0]), 1);
     halves[1] = greet_by_hand(TCP, data, &key);
     arrival = prove_by_hand(&halves[1]);
     for (int turn = 0; arrival.edge == NULL; turn++) {
@@ -530,7 +530,7 @@ START_TEST(a_ring_that_stands_takes_nobody_else)
 }
 END_TEST
 
-/* Each descriptor is taken; when some are free again, so is the door. */
+/* Each descriptor is taken; when some are free again, ranks are accepted again. */
 START_TEST(a_rank_without_descriptors_goes_on)
 {
     struct ddpi_arrival arrivals[2] = {0};
@@ -566,7 +566,7 @@ END_TEST
 
 START_TEST(silent_strangers_give_way)
 {
-    enum { STRANGERS = DDPI_STRANGERS_MAX + 34 };
+    enum { STRANGERS = DDPI_UNAUTHENTICATED_MAX + 34 };
     int fds[STRANGERS];
     struct ddpi_arrival arrivals[2] = {0};
     open_ranks(_i);
@@ -574,12 +574,12 @@ START_TEST(silent_strangers_give_way)
         fds[i] = connect_to(&ranks[0], _i);
         ck_assert_ptr_null(advance(0).edge);
     }
-    ck_assert_uint_eq(count_visitors(&ranks[0]), DDPI_STRANGERS_MAX);
-    ck_assert_uint_eq(ranks[0].stranger_count, DDPI_STRANGERS_MAX);
+    ck_assert_uint_eq(count_incoming(&ranks[0]), DDPI_UNAUTHENTICATED_MAX);
+    ck_assert_uint_eq(ranks[0].unauthenticated, DDPI_UNAUTHENTICATED_MAX);
     char byte; /* the oldest have given way, and nobody else */
     for (int i = 0; i < STRANGERS; i++)
         ck_assert_int_eq(recv(fds[i], &byte, 1, MSG_DONTWAIT) == 0,
-                         i < STRANGERS - DDPI_STRANGERS_MAX);
+                         i < STRANGERS - DDPI_UNAUTHENTICATED_MAX);
     ask(1, DDPI_LINK_PEER);
     meet(arrivals);
     try_and_close(arrivals);

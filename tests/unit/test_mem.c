@@ -1,5 +1,5 @@
 /*
- * test_mem.c - the door to the heap: zeroed, overflow-checked, copies; and each call when refused.
+ * test_mem.c - the heap: zeroed, overflow-checked, copies; and each call when refused.
  */
 #include "check_main.h"
 #include "failmem.h"

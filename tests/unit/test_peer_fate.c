@@ -118,22 +118,22 @@ END_TEST
 
 /* ---- the listener of a process on another machine ---- */
 
-struct door {
-    int listener;
+struct listener {
+    int fd;
     struct sockaddr_storage address;
-    int visitors; /* so many are let in and thrown out, then it is closed */
+    int refused; /* so many connections are closed at once, then it is closed */
     pthread_t thread;
     atomic_bool asked; /* nobody comes any more */
     uint64_t done_ms;  /* when the thread had done its work */
 };
 
 /* A rank that asks waits 620 ms before it connects once more. If the system does not run the thread
- * of a door for that long, the attempt proves nothing, and the test repeats it. */
+ * of a listener for that long, the attempt proves nothing, and the test repeats it. */
 enum { IN_TIME_MS = 400 };
 
-static bool was_in_time(const struct door *door, uint64_t begun_ms)
+static bool was_in_time(const struct listener *listener, uint64_t begun_ms)
 {
-    return door->done_ms < begun_ms + IN_TIME_MS;
+    return listener->done_ms < begun_ms + IN_TIME_MS;
 }
 
 static uint64_t now_ms(void)
@@ -141,90 +141,91 @@ static uint64_t now_ms(void)
     return ddpi_monotonic_ms();
 }
 
-static void door_open(struct door *door)
+static void open_listener(struct listener *listener)
 {
-    ck_assert_int_eq(ddpi_source_address("127.0.0.1", 1, &door->address, NULL), DDP_OK);
-    ck_assert_int_eq(ddpi_listen_tcp(&door->address, &door->listener, NULL), DDP_OK);
+    ck_assert_int_eq(ddpi_source_address("127.0.0.1", 1, &listener->address, NULL), DDP_OK);
+    ck_assert_int_eq(ddpi_listen_tcp(&listener->address, &listener->fd, NULL), DDP_OK);
 }
 
 /* false: nobody comes. */
-static bool await_visitor(struct door *door)
+static bool await_connection(struct listener *listener)
 {
-    struct pollfd pollfd = {.fd = door->listener, .events = POLLIN};
+    struct pollfd pollfd = {.fd = listener->fd, .events = POLLIN};
     while (poll(&pollfd, 1, 1) != 1)
-        if (atomic_load(&door->asked))
+        if (atomic_load(&listener->asked))
             return false;
     return true;
 }
 
-static void *throw_out(void *arg)
+static void *accept_and_close(void *arg)
 {
-    struct door *door = arg;
-    for (int i = 0; i < door->visitors && await_visitor(door); i++)
-        close(ddpi_accept(door->listener));
-    door->done_ms = now_ms();
+    struct listener *listener = arg;
+    for (int i = 0; i < listener->refused && await_connection(listener); i++)
+        close(ddpi_accept(listener->fd));
+    listener->done_ms = now_ms();
     return NULL;
 }
 
-static struct ddpi_probe ask(const struct door *door)
+static struct ddpi_probe ask(const struct listener *listener)
 {
-    struct ddpi_probe asked = {.address = &door->address};
+    struct ddpi_probe asked = {.address = &listener->address};
     ddpi_probe_all(&asked, 1);
     return asked;
 }
 
 /* Ask once, with @work in another thread; false: that was late. */
-static bool ask_beside(struct door *door, void *(*work)(void *), struct ddpi_probe *ret_asked)
+static bool ask_beside(struct listener *listener, void *(*work)(void *),
+                       struct ddpi_probe *ret_asked)
 {
     uint64_t begun_ms = now_ms();
-    atomic_store(&door->asked, false);
-    ck_assert_int_eq(pthread_create(&door->thread, NULL, work, door), 0);
-    *ret_asked = ask(door);
-    atomic_store(&door->asked, true);
-    pthread_join(door->thread, NULL);
-    return was_in_time(door, begun_ms);
+    atomic_store(&listener->asked, false);
+    ck_assert_int_eq(pthread_create(&listener->thread, NULL, work, listener), 0);
+    *ret_asked = ask(listener);
+    atomic_store(&listener->asked, true);
+    pthread_join(listener->thread, NULL);
+    return was_in_time(listener, begun_ms);
 }
 
 START_TEST(who_listens_lives)
 {
-    struct door door = {.visitors = _i};
+    struct listener listener = {.refused = _i};
     struct ddpi_probe asked;
-    door_open(&door);
-    while (!ask_beside(&door, throw_out, &asked))
+    open_listener(&listener);
+    while (!ask_beside(&listener, accept_and_close, &asked))
         continue;
     ck_assert_int_eq(asked.fate, DDPI_FATE_ALIVE);
-    ck_assert_int_eq(asked.attempts, door.visitors + 1);
-    close(door.listener);
+    ck_assert_int_eq(asked.attempts, listener.refused + 1);
+    close(listener.fd);
 }
 END_TEST
 
 static void *close_when_one_has_come(void *arg)
 {
-    struct door *door = arg;
-    (void)await_visitor(door);
-    close(door->listener);
-    door->done_ms = now_ms();
+    struct listener *listener = arg;
+    (void)await_connection(listener);
+    close(listener->fd);
+    listener->done_ms = now_ms();
     return NULL;
 }
 
 /* It has closed its listener, or is about to. */
 START_TEST(who_does_not_is_dead)
 {
-    struct door door = {0};
+    struct listener listener = {0};
     struct ddpi_probe asked;
-    door_open(&door);
+    open_listener(&listener);
     if (_i == 0) {
-        close(door.listener);
-        asked = ask(&door);
+        close(listener.fd);
+        asked = ask(&listener);
     }
-    while (_i != 0 && !ask_beside(&door, close_when_one_has_come, &asked))
-        door_open(&door);
+    while (_i != 0 && !ask_beside(&listener, close_when_one_has_come, &asked))
+        open_listener(&listener);
     ck_assert_int_eq(asked.fate, DDPI_FATE_DEAD);
 }
 END_TEST
 
 /* Somebody connects to @port and has no answer yet. */
-static bool is_knocking(uint16_t port)
+static bool is_connecting(uint16_t port)
 {
     char line[512], wanted[24];
     snprintf(wanted, sizeof wanted, ":%04X 02 ", port); /* TCP_SYN_SENT */
@@ -237,32 +238,32 @@ static bool is_knocking(uint16_t port)
     return found;
 }
 
-static void *close_when_one_knocks(void *arg)
+static void *close_when_one_connects(void *arg)
 {
-    struct door *door = arg;
-    const struct sockaddr_in *address = (const struct sockaddr_in *)&door->address;
-    while (!is_knocking(ntohs(address->sin_port)) && !atomic_load(&door->asked))
+    struct listener *listener = arg;
+    const struct sockaddr_in *address = (const struct sockaddr_in *)&listener->address;
+    while (!is_connecting(ntohs(address->sin_port)) && !atomic_load(&listener->asked))
         poll(NULL, 0, 1);
-    close(door->listener);
-    door->done_ms = now_ms();
+    close(listener->fd);
+    listener->done_ms = now_ms();
     return NULL;
 }
 
-/* The queue of the listener is full, so the kernel drops who knocks, as it does for a listener that
- * is just being closed. */
+/* The accept queue is full, so the kernel drops connections, as it does for a listener that is just
+ * being closed. */
 START_TEST(one_that_gets_no_answer_is_asked_again)
 {
-    struct door door;
+    struct listener listener;
     struct ddpi_probe asked;
     bool in_time;
     do {
         struct pollfd first = {.events = POLLOUT};
-        door_open(&door);
-        ck_assert_int_eq(listen(door.listener, 0), 0); /* room for one */
-        ddpi_begin_tcp(&door.address, &first.fd);
+        open_listener(&listener);
+        ck_assert_int_eq(listen(listener.fd, 0), 0); /* room for one */
+        ddpi_begin_tcp(&listener.address, &first.fd);
         ck_assert_int_eq(poll(&first, 1, -1), 1);
         ck_assert_int_eq(ddpi_connect_result(first.fd), 0);
-        in_time = ask_beside(&door, close_when_one_knocks, &asked);
+        in_time = ask_beside(&listener, close_when_one_connects, &asked);
         close(first.fd);
     } while (!in_time);
     ck_assert_int_eq(asked.fate, DDPI_FATE_DEAD);
@@ -271,59 +272,59 @@ END_TEST
 
 enum { MANY = 20 };
 
-/* It holds all who have come to the first doors until one has come to the last, too. */
+/* It holds all who have come to the first listeners until one has come to the last, too. */
 static void *close_when_one_is_at_each(void *arg)
 {
-    struct door *doors = arg;
+    struct listener *listeners = arg;
     for (int i = 0; i < MANY; i++) {
-        struct pollfd pollfd = {.fd = doors[i].listener, .events = POLLIN};
+        struct pollfd pollfd = {.fd = listeners[i].fd, .events = POLLIN};
         poll(&pollfd, 1, -1);
     }
     for (int i = 0; i < MANY; i++)
-        close(doors[i].listener);
-    doors[0].done_ms = now_ms();
+        close(listeners[i].fd);
+    listeners[0].done_ms = now_ms();
     return NULL;
 }
 
 /* One after the other, the first would have been taken for living before the last was asked. */
-START_TEST(all_doors_are_knocked_at_together)
+START_TEST(all_listeners_are_asked_together)
 {
-    struct door doors[MANY];
+    struct listener listeners[MANY];
     struct ddpi_probe asked[MANY];
     uint64_t begun_ms;
     do {
         pthread_t thread;
         for (int i = 0; i < MANY; i++) {
-            door_open(&doors[i]);
-            asked[i] = (struct ddpi_probe){.address = &doors[i].address};
+            open_listener(&listeners[i]);
+            asked[i] = (struct ddpi_probe){.address = &listeners[i].address};
         }
         begun_ms = now_ms();
-        ck_assert_int_eq(pthread_create(&thread, NULL, close_when_one_is_at_each, doors), 0);
+        ck_assert_int_eq(pthread_create(&thread, NULL, close_when_one_is_at_each, listeners), 0);
         ddpi_probe_all(asked, MANY);
         pthread_join(thread, NULL);
-    } while (!was_in_time(&doors[0], begun_ms));
+    } while (!was_in_time(&listeners[0], begun_ms));
     for (int i = 0; i < MANY; i++)
         ck_assert_int_eq(asked[i].fate, DDPI_FATE_DEAD);
 }
 END_TEST
 
-START_TEST(each_door_has_its_own_answer)
+START_TEST(each_listener_has_its_own_answer)
 {
-    struct door doors[3];
+    struct listener listeners[3];
     struct ddpi_probe asked[3];
     const struct sockaddr_storage nowhere = {0};
     for (int i = 0; i < 3; i++) {
-        door_open(&doors[i]);
-        asked[i] = (struct ddpi_probe){.address = &doors[i].address};
+        open_listener(&listeners[i]);
+        asked[i] = (struct ddpi_probe){.address = &listeners[i].address};
     }
-    close(doors[1].listener);
+    close(listeners[1].fd);
     asked[2].address = &nowhere;
     ddpi_probe_all(asked, 3);
     ck_assert_int_eq(asked[0].fate, DDPI_FATE_ALIVE);
     ck_assert_int_eq(asked[1].fate, DDPI_FATE_DEAD);
     ck_assert_int_eq(asked[2].fate, DDPI_FATE_UNKNOWN);
-    close(doors[0].listener);
-    close(doors[2].listener);
+    close(listeners[0].fd);
+    close(listeners[2].fd);
 }
 END_TEST
 
@@ -337,8 +338,8 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, who_listens_lives, 0, 3);
     tcase_add_loop_test(tcase, who_does_not_is_dead, 0, 2);
     tcase_add_test(tcase, one_that_gets_no_answer_is_asked_again);
-    tcase_add_test(tcase, all_doors_are_knocked_at_together);
-    tcase_add_test(tcase, each_door_has_its_own_answer);
+    tcase_add_test(tcase, all_listeners_are_asked_together);
+    tcase_add_test(tcase, each_listener_has_its_own_answer);
     suite_add_tcase(suite, tcase);
     return suite;
 }

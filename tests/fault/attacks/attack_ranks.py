@@ -116,7 +116,7 @@ class Ranks(DdprundCase):
         return int(found[2]), int(found[3])
 
     @needs_strangers
-    def test_nothing_that_others_can_read_opens_a_door(self):
+    def test_nothing_that_others_can_read_lets_one_join(self):
         """The card in the store, as an observer reads it while rank 0 waits for the other one: 16 bytes of it
         were the secret. Nobody joins by it, and when all have met it is gone."""
         late = self.folder / 'late'
@@ -193,7 +193,7 @@ class Ranks(DdprundCase):
         self.let_go(job)
 
     @needs_strangers
-    def test_silent_visitors_do_not_stay(self):
+    def test_silent_connections_do_not_stay(self):
         """More than there are places for; whoever is there longest has to go."""
         job, pids = self.meet(env={'DDP_FORCE_TCP': '1'})
         port, = tcp_ports(pids[0])
@@ -225,7 +225,7 @@ class Ranks(DdprundCase):
 
     @needs_strangers
     def test_a_rank_without_descriptors_goes_on(self):
-        """As many visitors as descriptors are left: none of them is worth a collective."""
+        """As many connections as descriptors are left: none of them is worth a collective."""
         limited = ['--no-python', 'sh', '-c', f'ulimit -n 24; exec {probe("ranks")} "$1"', 'sh']
         job, pids = self.meet(program=limited, env={'DDP_FORCE_TCP': '1'})
         port, = tcp_ports(pids[0])

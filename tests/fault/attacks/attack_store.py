@@ -1,4 +1,4 @@
-"""attack_store.py - what strangers try at the store's doors, and with its port while it is down."""
+"""attack_store.py - what strangers try at the store's listeners, and with its port while it is down."""
 
 import os
 import socket
@@ -45,17 +45,17 @@ class Impostor:
     def serve(self):
         while True:
             try:
-                visitor, _ = self.listener.accept()
+                client, _ = self.listener.accept()
             except OSError:
                 return
-            with visitor:
-                self.entertain(visitor)
+            with client:
+                self.answer(client)
             self.visits += 1
 
-    def entertain(self, visitor):
+    def answer(self, client):
         try:
-            visitor.sendall(self.words)
-            while piece := visitor.recv(4096):
+            client.sendall(self.words)
+            while piece := client.recv(4096):
                 self.heard += piece
         except OSError:
             pass
@@ -138,7 +138,7 @@ def ping(endpoint):
             return False
 
 
-class Doors(DdprundCase):
+class Access(DdprundCase):
     """Who is let in without a proof."""
 
     def serve_until_the_end(self, *words, **options):

@@ -62,12 +62,12 @@ static ddp_status enable_tls(struct bootstrap *boot, bool keyed)
     return status;
 }
 
-/* Those who know no card of rank 0 join at the door. */
-static ddp_status open_door(struct bootstrap *boot)
+/* Ranks that have no card of rank 0 join there. */
+static ddp_status add_join_listener(struct bootstrap *boot)
 {
-    int door = boot->directory->door;
-    boot->directory->door = -1;
-    return door < 0 ? DDP_OK : ddpi_meeting_open_door(boot->meeting, door, boot->err);
+    int fd = boot->directory->join_listener;
+    boot->directory->join_listener = -1;
+    return fd < 0 ? DDP_OK : ddpi_meeting_add_join_listener(boot->meeting, fd, boot->err);
 }
 
 static ddp_status listen_for_ranks(struct bootstrap *boot)
@@ -92,7 +92,7 @@ static ddp_status listen_for_ranks(struct bootstrap *boot)
     if (status == DDP_OK && config->tls_ranks)
         status = enable_tls(boot, key.given);
     if (status == DDP_OK)
-        status = open_door(boot);
+        status = add_join_listener(boot);
     ddpi_wipe(&key, sizeof key);
     return status;
 }

@@ -32,7 +32,7 @@ void ddpi_directory_close(struct ddpi_directory *directory)
 {
     if (directory == NULL)
         return;
-    ddpi_close_fd(&directory->door);
+    ddpi_close_fd(&directory->join_listener);
     ddpi_wipe(&directory->key, sizeof directory->key);
     directory->ops->close(directory);
 }

@@ -28,7 +28,7 @@ struct ddpi_directory_ops {
     /* withdraw() may remove an entry that another rank has made since: rank 0 has to look whether
      * its entry is still there. */
     bool loses_entries;
-    /* The entry is an address that all ranks know beforehand: rank 0 has to open a door there. */
+    /* The entry is an address that all ranks know beforehand: rank 0 has to listen there. */
     bool fixed;
     /* Rank 0 may come later, or another one may listen there: ask again. */
     bool patient;
@@ -52,7 +52,7 @@ struct ddpi_directory {
     struct ddpi_endpoint place; /* what all ranks reach; host "": unknown */
     bool has_key;               /* false: the ranks have what the launcher has given them */
     struct ddpi_rank_key key;
-    int door; /* a listener for rank 0, until it is taken; -1: none */
+    int join_listener; /* of rank 0, where others join, until it is taken; -1: none */
 };
 
 enum { DDPI_HOST_KEY = 160 /* a name has at most 128 characters */ };

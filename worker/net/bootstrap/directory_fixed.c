@@ -1,6 +1,6 @@
 /*
  * directory_fixed.c - directories whose entry all ranks know beforehand: the address in a unique
- * id, and MASTER_ADDR, where rank 0 opens a door. Owns nothing but its memory.
+ * id, and MASTER_ADDR, where rank 0 listens. Owns nothing but its memory.
  *
  * The card of rank 0 is made up of what is known: joining takes no more, and the ring's cards come
  * from rank 0. If nothing listens at the address in an id, there will be no other rank 0; at
@@ -27,7 +27,7 @@
 
 enum {
     ASK_AGAIN_MS = 20,
-    DOOR_BACKLOG = 4096,
+    JOIN_BACKLOG = 4096,
     PORT_WAIT_MS = 3000, /* for a port that is in use, */
     PORT_RETRY_MS = 50,  /* between attempts */
 };
@@ -97,7 +97,7 @@ static ddp_status open_fixed(const struct ddpi_config *config, const struct ddpi
     struct fixed_directory *self = ddpi_calloc(1, sizeof *self);
     if (self == NULL)
         return ddpi_error_nomem(err, sizeof *self);
-    self->base = (struct ddpi_directory){.ops = ops, .door = -1};
+    self->base = (struct ddpi_directory){.ops = ops, .join_listener = -1};
     self->card = *card;
     self->is_host = config->rank == 0;
     if (!ddpi_entry_fill(&self->entry, card)) {
@@ -120,8 +120,8 @@ static struct ddpi_card card_of(const struct ddpi_id *id, uint32_t world_size)
 static ddp_status take_listener(struct ddpi_directory *directory, const struct ddpi_id *id,
                                 struct ddp_error *err)
 {
-    directory->door = ddpi_id_listener(id);
-    if (directory->door >= 0)
+    directory->join_listener = ddpi_id_listener(id);
+    if (directory->join_listener >= 0)
         return DDP_OK;
     return ddpi_error_set(err, DDP_E_INVALID,
                           "rank 0 has to be the process that has made the unique id (pid %u on "
@@ -199,7 +199,7 @@ static const struct ddpi_directory_ops master_ops = {.fixed = true,
                                                      .close = fixed_close};
 
 /* A private socket for both versions of IP, or for IPv4 alone where there is no other. */
-static int door_socket(int *ret_family)
+static int join_socket(int *ret_family)
 {
     const int kind = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK;
     int on = 1, off = 0;
@@ -221,12 +221,12 @@ static int listen_everywhere(uint16_t port)
     struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)};
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(port)};
     int family;
-    int fd = door_socket(&family);
+    int fd = join_socket(&family);
     if (fd < 0)
         return -1;
     int bound = family == AF_INET6 ? bind(fd, (struct sockaddr *)&v6, sizeof v6)
                                    : bind(fd, (struct sockaddr *)&v4, sizeof v4);
-    if (bound == 0 && listen(fd, DOOR_BACKLOG) == 0)
+    if (bound == 0 && listen(fd, JOIN_BACKLOG) == 0)
         return fd;
     int error = errno;
     close(fd);
@@ -247,11 +247,11 @@ static int listen_when_free(uint16_t port, uint32_t timeout_ms)
     return fd;
 }
 
-static ddp_status open_master_door(const struct ddpi_config *config,
+static ddp_status listen_at_master(const struct ddpi_config *config,
                                    struct ddpi_directory *directory, struct ddp_error *err)
 {
-    directory->door = listen_when_free(config->master.port, config->init_timeout_ms);
-    if (directory->door >= 0)
+    directory->join_listener = listen_when_free(config->master.port, config->init_timeout_ms);
+    if (directory->join_listener >= 0)
         return DDP_OK;
     ddp_status status = ddpi_error_sys(err, errno, "listen at MASTER_PORT %u for the other ranks",
                                        config->master.port);
@@ -287,7 +287,7 @@ ddp_status ddpi_directory_open_master(const struct ddpi_config *config, uint32_t
     master_key(config, &directory->key);
     ddpi_server_place(&config->master, &directory->place);
     if (config->rank == 0)
-        status = open_master_door(config, directory, err);
+        status = listen_at_master(config, directory, err);
     if (status == DDP_OK)
         *ret = directory;
     else

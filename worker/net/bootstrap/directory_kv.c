@@ -137,7 +137,8 @@ ddp_status ddpi_directory_open_over(const struct ddpi_config *config, const stru
             close(kv->ctx);
         return ddpi_error_nomem(err, sizeof *self);
     }
-    *self = (struct kv_directory){.base = {.ops = &kv_ops, .door = -1}, .kv = *kv, .close = close};
+    *self = (struct kv_directory){
+        .base = {.ops = &kv_ops, .join_listener = -1}, .kv = *kv, .close = close};
     ddpi_directory_key(config, self->key);
     *ret = &self->base;
     return DDP_OK;

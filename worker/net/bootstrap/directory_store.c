@@ -87,7 +87,7 @@ ddp_status ddpi_directory_open_store(const struct ddpi_config *config, uint32_t 
     struct store_directory *self = ddpi_calloc(1, sizeof *self);
     if (self == NULL)
         return ddpi_error_nomem(err, sizeof *self);
-    self->base = (struct ddpi_directory){.ops = &store_ops, .door = -1};
+    self->base = (struct ddpi_directory){.ops = &store_ops, .join_listener = -1};
     ddpi_directory_key(config, self->key);
     struct ddpi_endpoints endpoints;
     ddp_status status = ddpi_parse_endpoints(config->store_endpoint, &endpoints, err);

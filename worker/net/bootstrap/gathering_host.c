@@ -215,7 +215,7 @@ static ddp_status host_gather(struct ddpi_gathering *gathering, struct ddp_error
             status = look_after_card(gathering, err);
     }
     gathering->meeting->takes_joiners = false;
-    ddpi_meeting_close_door(gathering->meeting);
+    ddpi_meeting_close_join_listener(gathering->meeting);
     if (status == DDP_OK)
         status = withdraw_card(gathering, err);
     if (status != DDP_OK)

@@ -8,7 +8,7 @@
  *
  * If the connection is refused, the rank is gone: a rank listens from the moment at which its card
  * can be read until its communicator is destroyed. If it is closed later, the rank may live: one
- * with many visitors evicts those that are not proven yet.
+ * with many incoming connections evicts unauthenticated ones.
  */
 #include "attempt.h"
 

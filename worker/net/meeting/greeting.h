@@ -13,9 +13,9 @@
  *
  * Both prove that they have the key of the ranks (rank_key.h) by an HMAC over everything above,
  * with the ids of both cards (zeros for an unknown one: a rank that joins sends its card
- * afterwards, sealed, and at a door it has no card of rank 0). The accepting rank proves first, and
- * neither takes a descriptor before the other has proven itself. A connection for data ends its
- * greeting with the proof; the connection for control has the answer.
+ * afterwards, sealed, and where it knows only an address it has no card of rank 0). The accepting
+ * rank proves first, and neither takes a descriptor before the other has proven itself. A
+ * connection for data ends its greeting with the proof; the connection for control has the answer.
  */
 #ifndef DDPI_GREETING_H
 #define DDPI_GREETING_H
@@ -34,19 +34,19 @@ enum ddpi_greeting_kind {
 
 /* The purpose of an edge. */
 enum ddpi_link {
-    DDPI_LINK_RING,  /* from a rank to the next one */
-    DDPI_LINK_PEER,  /* between any two ranks, for send and recv */
-    DDPI_LINK_JOIN,  /* to rank 0 until all ranks have joined; rank 0 does not know the card of the
+    DDPI_LINK_RING, /* from a rank to the next one */
+    DDPI_LINK_PEER, /* between any two ranks, for send and recv */
+    DDPI_LINK_JOIN, /* to rank 0 until all ranks have joined; rank 0 does not know the card of the
                         connecting rank */
-    DDPI_LINK_BACK,  /* the edge of DDPI_LINK_RING, but from a rank to the previous one */
-    DDPI_LINK_RALLY, /* messages of a rank that looks for survivors, to the lowest of them */
+    DDPI_LINK_BACK, /* the edge of DDPI_LINK_RING, but from a rank to the previous one */
+    DDPI_LINK_SURVIVOR, /* messages of a rank that looks for survivors, to the lowest of them */
     DDPI_LINK_LINKS,
 };
 
 /* Whether the connection is for messages alone. */
 static inline bool ddpi_link_is_bare(enum ddpi_link link)
 {
-    return link == DDPI_LINK_JOIN || link == DDPI_LINK_RALLY;
+    return link == DDPI_LINK_JOIN || link == DDPI_LINK_SURVIVOR;
 }
 
 /* By which link the peer would ask for the same edge. */

@@ -1,15 +1,15 @@
 /*
  * meeting.c - the meeting of a rank with others: its listeners, the table of cards, and the loop
- * over both sides (visitors.c accepts, attempt.c connects). Owns listeners, cards and the epoll
+ * over both sides (incoming.c accepts, attempt.c connects). Owns listeners, cards and the epoll
  * descriptor.
  */
 #include "meeting.h"
 
 #include "attempt.h"
 #include "error.h"
+#include "incoming.h"
 #include "mem.h"
 #include "token_file.h"
-#include "visitors.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -40,9 +40,9 @@ static bool listen_for_shm(struct ddpi_meeting *meeting)
 
 void ddpi_meeting_clear(struct ddpi_meeting *meeting)
 {
-    *meeting =
-        (struct ddpi_meeting){.events = -1, .tcp_listener = -1, .local_listener = -1, .door = -1};
-    ddpi_list_init(&meeting->visitors);
+    *meeting = (struct ddpi_meeting){
+        .events = -1, .tcp_listener = -1, .local_listener = -1, .join_listener = -1};
+    ddpi_list_init(&meeting->incoming);
     ddpi_attempt_clear(&meeting->attempt);
 }
 
@@ -76,7 +76,7 @@ ddp_status ddpi_meeting_open(struct ddpi_meeting *meeting, int bell,
     ddp_status status = ddpi_card_identify(&meeting->card, err);
     if (status == DDP_OK)
         status = open_listeners(meeting, address, use_shm, err);
-    return status == DDP_OK ? ddpi_visitors_listen(meeting, err) : status;
+    return status == DDP_OK ? ddpi_incoming_listen(meeting, err) : status;
 }
 
 ddp_status ddpi_meeting_place(struct ddpi_meeting *meeting, uint32_t rank, uint32_t world_size,
@@ -114,11 +114,11 @@ ddp_status ddpi_meeting_init(struct ddpi_meeting *meeting, uint32_t rank, uint32
 
 void ddpi_meeting_finish(struct ddpi_meeting *meeting)
 {
-    ddpi_visitors_drop_all(meeting);
+    ddpi_incoming_drop_all(meeting);
     ddpi_attempt_drop(meeting);
     ddpi_close_fd(&meeting->tcp_listener);
     ddpi_close_fd(&meeting->local_listener);
-    ddpi_close_fd(&meeting->door);
+    ddpi_close_fd(&meeting->join_listener);
     ddpi_close_fd(&meeting->events);
     ddpi_shm_destroy(meeting->segment);
     ddpi_free(meeting->cards);
@@ -127,20 +127,21 @@ void ddpi_meeting_finish(struct ddpi_meeting *meeting)
     ddpi_meeting_clear(meeting);
 }
 
-ddp_status ddpi_meeting_open_door(struct ddpi_meeting *meeting, int fd, struct ddp_error *err)
+ddp_status ddpi_meeting_add_join_listener(struct ddpi_meeting *meeting, int fd,
+                                          struct ddp_error *err)
 {
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &meeting->door};
-    meeting->door = fd;
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &meeting->join_listener};
+    meeting->join_listener = fd;
     if (epoll_ctl(meeting->events, EPOLL_CTL_ADD, fd, &event) != 0)
         return ddpi_error_sys(err, errno, "watch a socket");
     return DDP_OK;
 }
 
-void ddpi_meeting_close_door(struct ddpi_meeting *meeting)
+void ddpi_meeting_close_join_listener(struct ddpi_meeting *meeting)
 {
-    if (meeting->door >= 0)
-        epoll_ctl(meeting->events, EPOLL_CTL_DEL, meeting->door, NULL);
-    ddpi_close_fd(&meeting->door);
+    if (meeting->join_listener >= 0)
+        epoll_ctl(meeting->events, EPOLL_CTL_DEL, meeting->join_listener, NULL);
+    ddpi_close_fd(&meeting->join_listener);
 }
 
 uint64_t ddpi_meeting_wake_ms(const struct ddpi_meeting *meeting)
@@ -180,7 +181,7 @@ static ddp_status push_attempt(struct ddpi_meeting *meeting, struct ddpi_arrival
     arrival->asked = true;
     ddp_status status = ddpi_attempt_push(meeting, &arrival->edge, err);
     if (arrival->edge != NULL)
-        ddpi_visitors_supersede(meeting, arrival->edge->peer, arrival->link, true);
+        ddpi_incoming_supersede(meeting, arrival->edge->peer, arrival->link, true);
     return status;
 }
 
@@ -190,20 +191,20 @@ ddp_status ddpi_meeting_advance(struct ddpi_meeting *meeting, struct ddpi_arriva
     struct ddpi_arrival arrival = {0};
     ddp_status status = DDP_OK;
     struct epoll_event event;
-    ddpi_visitors_resume(meeting);
+    ddpi_incoming_resume(meeting);
     for (int i = 0; i < EVENTS_A_TURN && status == DDP_OK && arrival.edge == NULL &&
                     epoll_wait(meeting->events, &event, 1, 0) == 1;
          i++) {
         if (event.data.ptr == &meeting->tcp_listener)
-            status = ddpi_visitors_accept(meeting, meeting->tcp_listener, err);
+            status = ddpi_incoming_accept(meeting, meeting->tcp_listener, err);
         else if (event.data.ptr == &meeting->local_listener)
-            status = ddpi_visitors_accept(meeting, meeting->local_listener, err);
-        else if (event.data.ptr == &meeting->door)
-            status = ddpi_visitors_accept(meeting, meeting->door, err);
+            status = ddpi_incoming_accept(meeting, meeting->local_listener, err);
+        else if (event.data.ptr == &meeting->join_listener)
+            status = ddpi_incoming_accept(meeting, meeting->join_listener, err);
         else if (event.data.ptr == &meeting->attempt)
             status = push_attempt(meeting, &arrival, err);
         else
-            status = ddpi_visitors_read(meeting, event.data.ptr, &arrival, err);
+            status = ddpi_incoming_read(meeting, event.data.ptr, &arrival, err);
     }
     if (status == DDP_OK && arrival.edge == NULL && meeting->attempt.stage == DDPI_ATTEMPT_QUEUE)
         status = push_attempt(meeting, &arrival, err);

@@ -51,8 +51,9 @@ void ddpi_meeting_finish(struct ddpi_meeting *meeting);
 
 /* Let ranks join at the listener @fd, too, which the meeting takes over: those that know an address
  * and the key, and not the card of this rank. Close it. */
-ddp_status ddpi_meeting_open_door(struct ddpi_meeting *meeting, int fd, struct ddp_error *err);
-void ddpi_meeting_close_door(struct ddpi_meeting *meeting);
+ddp_status ddpi_meeting_add_join_listener(struct ddpi_meeting *meeting, int fd,
+                                          struct ddp_error *err);
+void ddpi_meeting_close_join_listener(struct ddpi_meeting *meeting);
 
 /* Begin to connect to @peer, whose card is known. No attempt may be in progress. */
 ddp_status ddpi_meeting_ask(struct ddpi_meeting *meeting, uint32_t peer, enum ddpi_link link,

@@ -31,7 +31,7 @@ struct ddpi_attempt {
     uint32_t turn; /* how often it has been tried */
 };
 
-enum { DDPI_STRANGERS_MAX = 64 };
+enum { DDPI_UNAUTHENTICATED_MAX = 64 };
 
 /* Where a rank accepts connections of others, and connects to them. */
 struct ddpi_meeting {
@@ -45,15 +45,15 @@ struct ddpi_meeting {
     int events;                       /* an epoll descriptor for all sockets of the meeting */
     int tcp_listener;                 /* -1: none */
     int local_listener;               /* -1: no shared memory */
-    int door;                         /* where ranks join that have no card of this one; -1: none */
+    int join_listener;                /* where ranks join that have no card of this one; -1: none */
     struct ddpi_shm_segment *segment; /* for the first attempt; NULL: the attempt makes its own */
-    struct ddpi_list visitors;        /* of struct visitor (visitors.c): accepted connections */
-    uint32_t stranger_count;          /* visitors that are not proven; at most DDPI_STRANGERS_MAX */
+    struct ddpi_list incoming;        /* of struct incoming (incoming.c): accepted connections */
+    uint32_t unauthenticated;         /* how many are so; at most _MAX */
     uint64_t paused_until_ms;         /* out of descriptors: accept nothing before; 0: accept */
     bool prev_stands;                 /* the edge of the ring with the previous rank exists */
     bool next_stands;                 /* with the next one */
     bool takes_joiners;               /* accept ranks whose cards are unknown */
-    bool takes_rally;                 /* accept ranks that look for survivors */
+    bool takes_survivors;             /* accept ranks that look for survivors */
     bool needs_all;                   /* to have no room for a connection is a failure */
     const struct ddpi_tls_engine *tls; /* for data over TCP; NULL: plaintext */
     struct ddpi_attempt attempt;       /* one at a time */

@@ -21,8 +21,8 @@
 #include "error.h"
 #include "grouped_calls.h"
 #include "host_memory.h"
-#include "rally.h"
 #include "runs.h"
+#include "survivors.h"
 
 #include <ddprun/comm_groups.h>
 #include <stdio.h>
@@ -33,27 +33,27 @@ enum { JOIN_MIN_MS = 1000 };
 enum stage { AWAIT_PLACE, AWAIT_STANDS, AWAIT_GO, DONE, AGAIN };
 
 struct shrink {
-    struct ddpi_rally rally;
+    struct ddpi_survivors survivors;
     struct ddp_comm *child; /* NULL: none */
     enum stage stage;
     uint32_t digest; /* of the ranks that this one excludes */
 };
 
-static struct shrink *shrink_of(struct ddpi_rally *rally)
+static struct shrink *shrink_of(struct ddpi_survivors *survivors)
 {
-    return rally->taker;
+    return survivors->taker;
 }
 
-static bool is_late(const struct ddpi_rally *rally)
+static bool is_late(const struct ddpi_survivors *survivors)
 {
-    return ddpi_monotonic_ms() >= rally->deadline_ms;
+    return ddpi_monotonic_ms() >= survivors->deadline_ms;
 }
 
 static void send_notice(struct ddpi_place *place, enum ddpi_notice notice)
 {
     struct ddpi_memo memo;
     ddpi_memo_fill(&memo, notice, DDP_OK, "");
-    ddpi_rally_send(place, &memo);
+    ddpi_survivors_send(place, &memo);
 }
 
 static void send_card(struct ddpi_place *place, uint32_t tag, const uint8_t card[DDPI_CARD_SLOT])
@@ -62,7 +62,7 @@ static void send_card(struct ddpi_place *place, uint32_t tag, const uint8_t card
     ddpi_memo_fill(&memo, DDPI_NOTICE_CARD, DDP_OK, "");
     ddpi_memo_tag(&memo, tag);
     memcpy(memo.text, card, DDPI_CARD_SLOT);
-    ddpi_rally_send(place, &memo);
+    ddpi_survivors_send(place, &memo);
 }
 
 static ddp_status new_child(struct shrink *shrink, uint8_t card[DDPI_CARD_SLOT],
@@ -71,7 +71,7 @@ static ddp_status new_child(struct shrink *shrink, uint8_t card[DDPI_CARD_SLOT],
     if (shrink->child != NULL)
         ddpi_comm_destroy(shrink->child);
     shrink->child = NULL;
-    ddp_status status = ddpi_child_open(shrink->rally.comm, &shrink->child, err);
+    ddp_status status = ddpi_child_open(shrink->survivors.comm, &shrink->child, err);
     if (status == DDP_OK && !ddpi_child_card(shrink->child, card))
         status = ddpi_error_nomem(err, DDPI_CARD_SLOT);
     return status;
@@ -81,8 +81,8 @@ static ddp_status new_child(struct shrink *shrink, uint8_t card[DDPI_CARD_SLOT],
 static ddp_status join_child(struct shrink *shrink, struct ddp_error *err)
 {
     struct ddp_comm *child = shrink->child;
-    int left = ddpi_remaining_ms(ddpi_monotonic_ms(), shrink->rally.deadline_ms);
-    ddp_status status = ddpi_child_ready(child, shrink->rally.comm, err);
+    int left = ddpi_remaining_ms(ddpi_monotonic_ms(), shrink->survivors.deadline_ms);
+    ddp_status status = ddpi_child_ready(child, shrink->survivors.comm, err);
     if (status != DDP_OK || child->world_size == 1)
         return status;
     child->seq = child->unfinished = 0;
@@ -100,28 +100,28 @@ static bool is_loss(ddp_status status)
 
 /* ---- the leader ---- */
 
-static ddp_status take_card(struct ddpi_rally *rally, struct ddpi_place *place,
+static ddp_status take_card(struct ddpi_survivors *survivors, struct ddpi_place *place,
                             const struct ddpi_memo *memo)
 {
     place->came = !place->excluded;
     place->stands = false;
     place->digest = memo->tag;
     memcpy(place->card, memo->text, sizeof place->card);
-    (void)rally;
+    (void)survivors;
     return DDP_OK;
 }
 
-static ddp_status leader_take(struct ddpi_rally *rally, struct ddpi_place *place,
+static ddp_status leader_take(struct ddpi_survivors *survivors, struct ddpi_place *place,
                               const struct ddpi_memo *memo, struct ddp_error *err)
 {
     switch ((enum ddpi_notice)memo->notice) {
     case DDPI_NOTICE_CARD:
-        return take_card(rally, place, memo);
+        return take_card(survivors, place, memo);
     case DDPI_NOTICE_STANDS:
         place->stands = true;
         return DDP_OK;
     case DDPI_NOTICE_AGAIN: /* it has lost a rank */
-        shrink_of(rally)->stage = AGAIN;
+        shrink_of(survivors)->stage = AGAIN;
         return DDP_OK;
     case DDPI_NOTICE_FAILED:
         return ddpi_error_set(err, ddpi_memo_failure(memo), "%s", memo->text);
@@ -131,17 +131,17 @@ static ddp_status leader_take(struct ddpi_rally *rally, struct ddpi_place *place
 }
 
 /* How many ranks have neither come nor gone; with @err, a sentence with their names. */
-static uint32_t count_missing(const struct ddpi_rally *rally, struct ddp_error *err)
+static uint32_t count_missing(const struct ddpi_survivors *survivors, struct ddp_error *err)
 {
     char names[DDP_ERROR_TEXT / 2] = "";
     uint32_t missing = 0;
     size_t used = 0;
-    for (uint32_t rank = 0; rank < rally->comm->world_size; rank++) {
-        const struct ddpi_place *place = &rally->places[rank];
+    for (uint32_t rank = 0; rank < survivors->comm->world_size; rank++) {
+        const struct ddpi_place *place = &survivors->places[rank];
         char name[DDPI_PEER_NAME];
-        if (rank == rally->comm->rank || place->excluded || place->gone || place->came)
+        if (rank == survivors->comm->rank || place->excluded || place->gone || place->came)
             continue;
-        ddpi_rally_name(rally, rank, name);
+        ddpi_survivors_name(survivors, rank, name);
         if (used + sizeof name < sizeof names)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
                                      missing > 0 ? ", " : "", name);
@@ -151,32 +151,32 @@ static uint32_t count_missing(const struct ddpi_rally *rally, struct ddp_error *
         ddpi_error_set(err, DDP_E_TIMEOUT,
                        "%u ms have passed, and %u ranks live but have not called "
                        "ddp_comm_shrink(): %s; end them, or exclude them",
-                       rally->timeout_ms, missing, names);
+                       survivors->timeout_ms, missing, names);
     return missing;
 }
 
 static ddp_status compare_excluded(const struct shrink *shrink, struct ddp_error *err)
 {
-    const struct ddpi_rally *rally = &shrink->rally;
+    const struct ddpi_survivors *survivors = &shrink->survivors;
     char name[DDPI_PEER_NAME];
-    for (uint32_t rank = 0; rank < rally->comm->world_size; rank++)
-        if (rally->places[rank].came && rally->places[rank].digest != shrink->digest) {
-            ddpi_rally_name(rally, rank, name);
+    for (uint32_t rank = 0; rank < survivors->comm->world_size; rank++)
+        if (survivors->places[rank].came && survivors->places[rank].digest != shrink->digest) {
+            ddpi_survivors_name(survivors, rank, name);
             return ddpi_error_set(err, DDP_E_MISMATCH,
                                   "rank %u and %s exclude different ranks: pass the same list",
-                                  rally->comm->rank, name);
+                                  survivors->comm->rank, name);
         }
     return DDP_OK;
 }
 
 static ddp_status await_members(struct shrink *shrink, struct ddp_error *err)
 {
-    struct ddpi_rally *rally = &shrink->rally;
+    struct ddpi_survivors *survivors = &shrink->survivors;
     ddp_status status = DDP_OK;
-    ddpi_rally_watch(rally);
-    while (status == DDP_OK && count_missing(rally, NULL) > 0) {
-        status = ddpi_rally_turn(rally, err);
-        if (status == DDP_OK && is_late(rally) && count_missing(rally, err) > 0)
+    ddpi_survivors_watch(survivors);
+    while (status == DDP_OK && count_missing(survivors, NULL) > 0) {
+        status = ddpi_survivors_turn(survivors, err);
+        if (status == DDP_OK && is_late(survivors) && count_missing(survivors, err) > 0)
             return DDP_E_TIMEOUT;
     }
     return status == DDP_OK ? compare_excluded(shrink, err) : status;
@@ -191,7 +191,7 @@ static void send_plan(const struct shrink *shrink, struct ddpi_place *member, ui
     struct ddpi_memo memo;
     ddpi_memo_fill(&memo, DDPI_NOTICE_PLACE, (ddp_status)size, "");
     ddpi_memo_tag(&memo, rank);
-    ddpi_rally_send(member, &memo);
+    ddpi_survivors_send(member, &memo);
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         send_card(member, needed[i], ddpi_meeting_slot(meeting, needed[i]));
     send_notice(member, DDPI_NOTICE_GO);
@@ -200,60 +200,60 @@ static void send_plan(const struct shrink *shrink, struct ddpi_place *member, ui
 /* All that survive have come: number them. */
 static ddp_status place_members(struct shrink *shrink, struct ddp_error *err)
 {
-    struct ddpi_rally *rally = &shrink->rally;
+    struct ddpi_survivors *survivors = &shrink->survivors;
     uint32_t size = 1, next = 1;
-    for (uint32_t rank = 0; rank < rally->comm->world_size; rank++)
-        size += rally->places[rank].came;
+    for (uint32_t rank = 0; rank < survivors->comm->world_size; rank++)
+        size += survivors->places[rank].came;
     ddp_status status = ddpi_child_place(shrink->child, 0, size, err);
-    for (uint32_t rank = 0; rank < rally->comm->world_size && status == DDP_OK; rank++)
-        if (rally->places[rank].came)
-            ddpi_child_know(shrink->child, next++, rally->places[rank].card);
+    for (uint32_t rank = 0; rank < survivors->comm->world_size && status == DDP_OK; rank++)
+        if (survivors->places[rank].came)
+            ddpi_child_know(shrink->child, next++, survivors->places[rank].card);
     next = 1;
-    for (uint32_t rank = 0; rank < rally->comm->world_size && status == DDP_OK; rank++)
-        if (rally->places[rank].came)
-            send_plan(shrink, &rally->places[rank], next++, size);
+    for (uint32_t rank = 0; rank < survivors->comm->world_size && status == DDP_OK; rank++)
+        if (survivors->places[rank].came)
+            send_plan(shrink, &survivors->places[rank], next++, size);
     return status;
 }
 
 /* Until the child of each rank stands; stage AGAIN: a rank was lost. */
 static ddp_status await_stands(struct shrink *shrink, uint32_t size, struct ddp_error *err)
 {
-    struct ddpi_rally *rally = &shrink->rally;
+    struct ddpi_survivors *survivors = &shrink->survivors;
     for (;;) {
         uint32_t standing = 1, here = 1;
-        for (uint32_t rank = 0; rank < rally->comm->world_size; rank++) {
-            here += rally->places[rank].came;
-            standing += rally->places[rank].came && rally->places[rank].stands;
+        for (uint32_t rank = 0; rank < survivors->comm->world_size; rank++) {
+            here += survivors->places[rank].came;
+            standing += survivors->places[rank].came && survivors->places[rank].stands;
         }
         if (here < size)
             shrink->stage = AGAIN;
         if (shrink->stage == AGAIN || standing == size)
             return DDP_OK;
-        if (is_late(rally))
+        if (is_late(survivors))
             return ddpi_error_set(err, DDP_E_TIMEOUT,
                                   "%u of %u ranks have not joined the new communicator in time",
                                   size - standing, size);
-        ddp_status status = ddpi_rally_turn(rally, err);
+        ddp_status status = ddpi_survivors_turn(survivors, err);
         if (status != DDP_OK)
             return status;
     }
 }
 
-static void tell_all(struct ddpi_rally *rally, enum ddpi_notice notice, ddp_status status,
+static void tell_all(struct ddpi_survivors *survivors, enum ddpi_notice notice, ddp_status status,
                      const char *text)
 {
     struct ddpi_memo memo;
     ddpi_memo_fill(&memo, notice, status, text);
-    for (uint32_t rank = 0; rank < rally->comm->world_size; rank++)
-        ddpi_rally_send(&rally->places[rank], &memo);
+    for (uint32_t rank = 0; rank < survivors->comm->world_size; rank++)
+        ddpi_survivors_send(&survivors->places[rank], &memo);
 }
 
 static ddp_status lead(struct shrink *shrink, struct ddp_error *err)
 {
-    struct ddpi_rally *rally = &shrink->rally;
+    struct ddpi_survivors *survivors = &shrink->survivors;
     struct ddp_error cause = {0};
     uint8_t own[DDPI_CARD_SLOT];
-    rally->take = leader_take;
+    survivors->take = leader_take;
     shrink->stage = AWAIT_STANDS;
     ddp_status status = new_child(shrink, own, &cause);
     if (status == DDP_OK)
@@ -268,18 +268,18 @@ static ddp_status lead(struct shrink *shrink, struct ddp_error *err)
         status = await_stands(shrink, shrink->child->world_size, &cause);
     if (lost || (status == DDP_OK && shrink->stage == AGAIN)) {
         shrink->stage = AGAIN;
-        for (uint32_t rank = 0; rank < rally->comm->world_size; rank++)
-            rally->places[rank].came = false;
-        tell_all(rally, DDPI_NOTICE_AGAIN, DDP_OK, "");
+        for (uint32_t rank = 0; rank < survivors->comm->world_size; rank++)
+            survivors->places[rank].came = false;
+        tell_all(survivors, DDPI_NOTICE_AGAIN, DDP_OK, "");
         return DDP_OK;
     }
     if (status == DDP_OK) {
         shrink->stage = DONE;
-        tell_all(rally, DDPI_NOTICE_GO, DDP_OK, "");
+        tell_all(survivors, DDPI_NOTICE_GO, DDP_OK, "");
         return DDP_OK;
     }
-    ddpi_error_wrap(&cause, status, "rank %u", rally->comm->rank);
-    tell_all(rally, DDPI_NOTICE_FAILED, status, cause.msg);
+    ddpi_error_wrap(&cause, status, "rank %u", survivors->comm->rank);
+    tell_all(survivors, DDPI_NOTICE_FAILED, status, cause.msg);
     return ddpi_error_set(err, status, "%s", cause.msg);
 }
 
@@ -290,7 +290,7 @@ static ddp_status take_place(struct shrink *shrink, const struct ddpi_memo *memo
                              struct ddp_error *err)
 {
     uint32_t size = (uint32_t)memo->status, rank = memo->tag;
-    if (shrink->child->world_size != 0 || size > shrink->rally.comm->world_size || rank >= size)
+    if (shrink->child->world_size != 0 || size > shrink->survivors.comm->world_size || rank >= size)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "there is no rank %u of %u", rank, size);
     return ddpi_child_place(shrink->child, rank, size, err);
 }
@@ -315,12 +315,12 @@ static ddp_status take_go(struct shrink *shrink, struct ddpi_place *leader, stru
 }
 
 /* Before this rank has a leader, others may come that take it for theirs. */
-static ddp_status member_take(struct ddpi_rally *rally, struct ddpi_place *place,
+static ddp_status member_take(struct ddpi_survivors *survivors, struct ddpi_place *place,
                               const struct ddpi_memo *memo, struct ddp_error *err)
 {
-    struct shrink *shrink = shrink_of(rally);
-    if (place != &rally->places[ddpi_rally_leader(rally)])
-        return memo->notice == DDPI_NOTICE_CARD ? take_card(rally, place, memo) : DDP_OK;
+    struct shrink *shrink = shrink_of(survivors);
+    if (place != &survivors->places[ddpi_survivors_leader(survivors)])
+        return memo->notice == DDPI_NOTICE_CARD ? take_card(survivors, place, memo) : DDP_OK;
     switch ((enum ddpi_notice)memo->notice) {
     case DDPI_NOTICE_PLACE:
         return take_place(shrink, memo, err);
@@ -340,54 +340,54 @@ static ddp_status member_take(struct ddpi_rally *rally, struct ddpi_place *place
     }
 }
 
-static ddp_status member_late(const struct ddpi_rally *rally, uint32_t leader,
+static ddp_status member_late(const struct ddpi_survivors *survivors, uint32_t leader,
                               struct ddp_error *err)
 {
     char name[DDPI_PEER_NAME];
-    ddpi_rally_name(rally, leader, name);
+    ddpi_survivors_name(survivors, leader, name);
     return ddpi_error_set(
         err, DDP_E_TIMEOUT, "rank %u: %u ms have passed, and %s %s; end it, or exclude it",
-        rally->comm->rank, rally->timeout_ms, name,
-        rally->places[leader].edge == NULL ? "lives but has not called ddp_comm_shrink()"
-                                           : "does not answer");
+        survivors->comm->rank, survivors->timeout_ms, name,
+        survivors->places[leader].edge == NULL ? "lives but has not called ddp_comm_shrink()"
+                                               : "does not answer");
 }
 
 /* Until there is a connection to @leader, or it is gone. */
-static ddp_status connect_to_leader(struct ddpi_rally *rally, uint32_t leader,
+static ddp_status connect_to_leader(struct ddpi_survivors *survivors, uint32_t leader,
                                     struct ddp_error *err)
 {
-    struct ddpi_place *place = &rally->places[leader];
-    const struct ddpi_attempt *attempt = &rally->comm->edges.meeting.attempt;
-    ddp_status status = place->edge == NULL ? ddpi_rally_ask(rally, leader, err) : DDP_OK;
+    struct ddpi_place *place = &survivors->places[leader];
+    const struct ddpi_attempt *attempt = &survivors->comm->edges.meeting.attempt;
+    ddp_status status = place->edge == NULL ? ddpi_survivors_ask(survivors, leader, err) : DDP_OK;
     while (status == DDP_OK && place->edge == NULL && !place->gone) {
-        status = ddpi_rally_turn(rally, err);
+        status = ddpi_survivors_turn(survivors, err);
         place->gone |= attempt->stage == DDPI_ATTEMPT_GONE;
-        if (status == DDP_OK && place->edge == NULL && !place->gone && is_late(rally))
-            status = member_late(rally, leader, err);
+        if (status == DDP_OK && place->edge == NULL && !place->gone && is_late(survivors))
+            status = member_late(survivors, leader, err);
     }
     return status;
 }
 
 /* This rank lives, and cannot go on: without it no rank does. */
-static ddp_status tell_leader(const struct ddpi_rally *rally, struct ddpi_place *leader,
+static ddp_status tell_leader(const struct ddpi_survivors *survivors, struct ddpi_place *leader,
                               ddp_status status, struct ddp_error *err)
 {
     struct ddpi_memo memo;
     struct ddp_error cause = {0};
-    ddpi_error_set(&cause, status, "rank %u: %s", rally->comm->rank, err->msg);
+    ddpi_error_set(&cause, status, "rank %u: %s", survivors->comm->rank, err->msg);
     ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, status, cause.msg);
-    ddpi_rally_send(leader, &memo);
+    ddpi_survivors_send(leader, &memo);
     return status;
 }
 
 static ddp_status follow(struct shrink *shrink, uint32_t leader, struct ddp_error *err)
 {
-    struct ddpi_rally *rally = &shrink->rally;
-    struct ddpi_place *place = &rally->places[leader];
+    struct ddpi_survivors *survivors = &shrink->survivors;
+    struct ddpi_place *place = &survivors->places[leader];
     uint8_t card[DDPI_CARD_SLOT];
-    rally->take = member_take;
+    survivors->take = member_take;
     shrink->stage = AWAIT_PLACE;
-    ddp_status status = connect_to_leader(rally, leader, err);
+    ddp_status status = connect_to_leader(survivors, leader, err);
     if (status == DDP_OK && place->gone) {
         shrink->stage = AGAIN;
         return DDP_OK;
@@ -397,13 +397,13 @@ static ddp_status follow(struct shrink *shrink, uint32_t leader, struct ddp_erro
     if (status == DDP_OK)
         send_card(place, shrink->digest, card);
     while (status == DDP_OK && shrink->stage != DONE && shrink->stage != AGAIN) {
-        status = ddpi_rally_turn(rally, err);
+        status = ddpi_survivors_turn(survivors, err);
         if (place->gone && status == DDP_OK && shrink->stage != DONE)
             shrink->stage = shrink->stage == AWAIT_GO ? DONE : AGAIN;
-        else if (status == DDP_OK && shrink->stage != DONE && is_late(rally))
-            status = member_late(rally, leader, err);
+        else if (status == DDP_OK && shrink->stage != DONE && is_late(survivors))
+            status = member_late(survivors, leader, err);
     }
-    return status == DDP_OK ? DDP_OK : tell_leader(rally, place, status, err);
+    return status == DDP_OK ? DDP_OK : tell_leader(survivors, place, status, err);
 }
 
 /* ---- the call ---- */
@@ -411,7 +411,7 @@ static ddp_status follow(struct shrink *shrink, uint32_t leader, struct ddp_erro
 static ddp_status read_excluded(struct shrink *shrink, const uint32_t *excluded, uint32_t count,
                                 struct ddp_error *err)
 {
-    const struct ddp_comm *comm = shrink->rally.comm;
+    const struct ddp_comm *comm = shrink->survivors.comm;
     for (uint32_t i = 0; i < count; i++) {
         if (excluded[i] >= comm->world_size || excluded[i] == comm->rank)
             return ddpi_error_set(err, DDP_E_INVALID,
@@ -419,31 +419,31 @@ static ddp_status read_excluded(struct shrink *shrink, const uint32_t *excluded,
                                       ? "rank %d excludes itself: it must not call this"
                                       : "rank %d, which is to be excluded, does not exist",
                                   (int)excluded[i]);
-        shrink->rally.places[excluded[i]].excluded = true;
+        shrink->survivors.places[excluded[i]].excluded = true;
     }
     shrink->digest = 1;
     for (uint32_t rank = 0; rank < comm->world_size; rank++)
         shrink->digest =
-            (shrink->digest ^ shrink->rally.places[rank].excluded) * 0x01000193u + rank;
+            (shrink->digest ^ shrink->survivors.places[rank].excluded) * 0x01000193u + rank;
     return DDP_OK;
 }
 
 static ddp_status run_shrink(struct shrink *shrink, struct ddp_error *err)
 {
-    struct ddpi_rally *rally = &shrink->rally;
+    struct ddpi_survivors *survivors = &shrink->survivors;
     ddp_status status = DDP_OK;
     shrink->stage = AGAIN;
     while (status == DDP_OK && shrink->stage == AGAIN) {
-        uint32_t leader = ddpi_rally_leader(rally);
-        status = leader == rally->comm->rank ? lead(shrink, err) : follow(shrink, leader, err);
+        uint32_t leader = ddpi_survivors_leader(survivors);
+        status = leader == survivors->comm->rank ? lead(shrink, err) : follow(shrink, leader, err);
     }
     return status;
 }
 
-/* Alone, a rank needs no rally. */
+/* Alone, a rank looks for no others. */
 static ddp_status shrink_alone(struct shrink *shrink, struct ddp_error *err)
 {
-    ddp_status status = ddpi_child_open(shrink->rally.comm, &shrink->child, err);
+    ddp_status status = ddpi_child_open(shrink->survivors.comm, &shrink->child, err);
     return status == DDP_OK ? ddpi_child_place(shrink->child, 0, 1, err) : status;
 }
 
@@ -461,14 +461,14 @@ ddp_status ddp_comm_shrink(ddp_comm *comm, const uint32_t *excluded, uint32_t co
     if ((flags & DDP_SHRINK_ABORT) != 0)
         ddp_comm_abort(comm);
     ddpi_runs_claim(comm);
-    status =
-        ddpi_rally_init(&shrink.rally, comm, timeout_ms != 0 ? timeout_ms : comm->timeout_ms, err);
-    shrink.rally.taker = &shrink;
+    status = ddpi_survivors_init(&shrink.survivors, comm,
+                                 timeout_ms != 0 ? timeout_ms : comm->timeout_ms, err);
+    shrink.survivors.taker = &shrink;
     if (status == DDP_OK)
         status = read_excluded(&shrink, excluded, count, err);
     if (status == DDP_OK)
         status = comm->world_size > 1 ? run_shrink(&shrink, err) : shrink_alone(&shrink, err);
-    ddpi_rally_finish(&shrink.rally);
+    ddpi_survivors_finish(&shrink.survivors);
     ddpi_runs_release(comm);
     if (status == DDP_OK)
         *ret_comm = shrink.child;

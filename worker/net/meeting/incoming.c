@@ -1,13 +1,14 @@
 /*
- * visitors.c - the connections that others have made to this rank, until they are part of an edge.
+ * incoming.c - the connections that others have made to this rank, until they are part of an edge.
  * Owns them.
  *
  * On a Unix socket the kernel tells which user the peer is: a connection of another user is closed
- * unread. Only a few connections may be unproven at a time: a new one evicts the oldest of them.
+ * unread. Only a few connections may be unauthenticated at a time: a new one evicts the oldest of
+ * them.
  * When there is no descriptor for a new connection, and none to evict, the listeners pause for a
  * while.
  */
-#include "visitors.h"
+#include "incoming.h"
 
 #include "attempt.h"
 #include "clock.h"
@@ -22,44 +23,44 @@
 
 enum { PAUSE_MS = 100 };
 
-/* A complete visitor stays while it is half of an edge, or while this rank's own attempt to reach
- * the same peer is in progress. */
-struct visitor {
-    struct ddpi_list node; /* ddpi_meeting::visitors, the oldest first */
+/* A complete connection stays while it is half of an edge, or while this rank's own attempt to
+ * reach the same peer is in progress. */
+struct incoming {
+    struct ddpi_list node; /* ddpi_meeting::incoming, the oldest first */
     struct ddpi_greeting in;
-    bool proven;   /* that it is a rank of this world */
-    bool complete; /* everything that this connection brings is here */
+    bool authenticated; /* the peer is a rank of this world */
+    bool complete;      /* everything that this connection brings is here */
 };
 
-static struct visitor *visitor_of(struct ddpi_list *node)
+static struct incoming *incoming_of(struct ddpi_list *node)
 {
-    return ddpi_container_of(node, struct visitor, node);
+    return ddpi_container_of(node, struct incoming, node);
 }
 
-static void visitor_drop(struct ddpi_meeting *meeting, struct visitor *visitor)
+static void incoming_drop(struct ddpi_meeting *meeting, struct incoming *incoming)
 {
-    if (!visitor->complete)
-        epoll_ctl(meeting->events, EPOLL_CTL_DEL, visitor->in.fd, NULL);
-    ddpi_greeting_drop(&visitor->in);
-    ddpi_list_remove(&visitor->node);
-    meeting->stranger_count -= !visitor->proven;
-    ddpi_free(visitor);
+    if (!incoming->complete)
+        epoll_ctl(meeting->events, EPOLL_CTL_DEL, incoming->in.fd, NULL);
+    ddpi_greeting_drop(&incoming->in);
+    ddpi_list_remove(&incoming->node);
+    meeting->unauthenticated -= !incoming->authenticated;
+    ddpi_free(incoming);
 }
 
-void ddpi_visitors_drop_all(struct ddpi_meeting *meeting)
+void ddpi_incoming_drop_all(struct ddpi_meeting *meeting)
 {
-    ddpi_list_for_each_safe (at, &meeting->visitors)
-        visitor_drop(meeting, visitor_of(at));
+    ddpi_list_for_each_safe (at, &meeting->incoming)
+        incoming_drop(meeting, incoming_of(at));
 }
 
-static void drop_visits(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link)
+static void drop_complete(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link)
 {
-    ddpi_list_for_each_safe (at, &meeting->visitors)
-        if (visitor_of(at)->complete && ddpi_greeting_is(&visitor_of(at)->in, rank, link))
-            visitor_drop(meeting, visitor_of(at));
+    ddpi_list_for_each_safe (at, &meeting->incoming)
+        if (incoming_of(at)->complete && ddpi_greeting_is(&incoming_of(at)->in, rank, link))
+            incoming_drop(meeting, incoming_of(at));
 }
 
-void ddpi_visitors_supersede(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link,
+void ddpi_incoming_supersede(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link,
                              bool asked)
 {
     const struct ddpi_attempt *attempt = &meeting->attempt;
@@ -70,15 +71,15 @@ void ddpi_visitors_supersede(struct ddpi_meeting *meeting, uint32_t rank, enum d
     *stands = true;
     if (attempt->stage != DDPI_ATTEMPT_NONE && attempt->edge.peer == rank && attempt->link == ours)
         ddpi_attempt_drop(meeting);
-    drop_visits(meeting, rank, ddpi_link_mirror(ours));
+    drop_complete(meeting, rank, ddpi_link_mirror(ours));
 }
 
 /* false: there is none to evict. */
-static bool evict_stranger(struct ddpi_meeting *meeting)
+static bool evict_unauthenticated(struct ddpi_meeting *meeting)
 {
-    ddpi_list_for_each_safe (at, &meeting->visitors)
-        if (!visitor_of(at)->proven) {
-            visitor_drop(meeting, visitor_of(at));
+    ddpi_list_for_each_safe (at, &meeting->incoming)
+        if (!incoming_of(at)->authenticated) {
+            incoming_drop(meeting, incoming_of(at));
             return true;
         }
     return false;
@@ -87,7 +88,8 @@ static bool evict_stranger(struct ddpi_meeting *meeting)
 /* Have epoll @change the listeners, which are told apart by the addresses of their members. */
 static bool watch_listeners(struct ddpi_meeting *meeting, int change, uint32_t events)
 {
-    int *const listeners[] = {&meeting->tcp_listener, &meeting->local_listener, &meeting->door};
+    int *const listeners[] = {&meeting->tcp_listener, &meeting->local_listener,
+                              &meeting->join_listener};
     for (size_t i = 0; i < sizeof listeners / sizeof *listeners; i++) {
         struct epoll_event event = {.events = events, .data.ptr = listeners[i]};
         if (*listeners[i] >= 0 && epoll_ctl(meeting->events, change, *listeners[i], &event) != 0)
@@ -96,7 +98,7 @@ static bool watch_listeners(struct ddpi_meeting *meeting, int change, uint32_t e
     return true;
 }
 
-ddp_status ddpi_visitors_listen(struct ddpi_meeting *meeting, struct ddp_error *err)
+ddp_status ddpi_incoming_listen(struct ddpi_meeting *meeting, struct ddp_error *err)
 {
     return watch_listeners(meeting, EPOLL_CTL_ADD, EPOLLIN)
                ? DDP_OK
@@ -106,7 +108,7 @@ ddp_status ddpi_visitors_listen(struct ddpi_meeting *meeting, struct ddp_error *
 /* There is no descriptor, or no memory, for a new connection. */
 static ddp_status make_room_or_pause(struct ddpi_meeting *meeting, int error, struct ddp_error *err)
 {
-    if (evict_stranger(meeting))
+    if (evict_unauthenticated(meeting))
         return DDP_OK;
     if (meeting->needs_all)
         return ddpi_error_sys(err, error, "accept a rank that joins");
@@ -115,7 +117,7 @@ static ddp_status make_room_or_pause(struct ddpi_meeting *meeting, int error, st
     return DDP_OK;
 }
 
-void ddpi_visitors_resume(struct ddpi_meeting *meeting)
+void ddpi_incoming_resume(struct ddpi_meeting *meeting)
 {
     if (meeting->paused_until_ms == 0 || meeting->paused_until_ms > ddpi_monotonic_ms())
         return;
@@ -129,23 +131,23 @@ static bool out_of_room(int error)
 }
 
 /* Watch and list the connection @fd; false: there is no memory. */
-static bool visitor_add(struct ddpi_meeting *meeting, int fd, bool local)
+static bool incoming_add(struct ddpi_meeting *meeting, int fd, bool local)
 {
-    struct visitor *visitor = ddpi_calloc(1, sizeof *visitor);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = visitor};
-    if (visitor == NULL || epoll_ctl(meeting->events, EPOLL_CTL_ADD, fd, &event) != 0) {
-        ddpi_free(visitor);
+    struct incoming *incoming = ddpi_calloc(1, sizeof *incoming);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = incoming};
+    if (incoming == NULL || epoll_ctl(meeting->events, EPOLL_CTL_ADD, fd, &event) != 0) {
+        ddpi_free(incoming);
         return false;
     }
-    ddpi_greeting_clear(&visitor->in);
-    visitor->in.fd = fd;
-    visitor->in.local = local;
-    ddpi_list_append(&meeting->visitors, &visitor->node);
-    meeting->stranger_count++;
+    ddpi_greeting_clear(&incoming->in);
+    incoming->in.fd = fd;
+    incoming->in.local = local;
+    ddpi_list_append(&meeting->incoming, &incoming->node);
+    meeting->unauthenticated++;
     return true;
 }
 
-ddp_status ddpi_visitors_accept(struct ddpi_meeting *meeting, int listener, struct ddp_error *err)
+ddp_status ddpi_incoming_accept(struct ddpi_meeting *meeting, int listener, struct ddp_error *err)
 {
     bool local = listener == meeting->local_listener;
     int fd = ddpi_accept(listener);
@@ -157,28 +159,28 @@ ddp_status ddpi_visitors_accept(struct ddpi_meeting *meeting, int listener, stru
     }
     if (local)
         ddpi_pass_rights(fd, true);
-    if (meeting->stranger_count >= DDPI_STRANGERS_MAX)
-        evict_stranger(meeting);
-    if (visitor_add(meeting, fd, local))
+    if (meeting->unauthenticated >= DDPI_UNAUTHENTICATED_MAX)
+        evict_unauthenticated(meeting);
+    if (incoming_add(meeting, fd, local))
         return DDP_OK;
     close(fd);
     return make_room_or_pause(meeting, ENOMEM, err);
 }
 
-static struct visitor *visitor_find(struct ddpi_meeting *meeting, uint32_t rank,
-                                    enum ddpi_link link, enum ddpi_greeting_kind kind,
-                                    uint32_t socket)
+static struct incoming *incoming_find(struct ddpi_meeting *meeting, uint32_t rank,
+                                      enum ddpi_link link, enum ddpi_greeting_kind kind,
+                                      uint32_t socket)
 {
-    ddpi_list_for_each (at, &meeting->visitors) {
-        struct visitor *visitor = visitor_of(at);
-        if (visitor->complete && ddpi_greeting_is(&visitor->in, rank, link) &&
-            visitor->in.hello.kind == (uint32_t)kind && visitor->in.hello.socket == socket)
-            return visitor;
+    ddpi_list_for_each (at, &meeting->incoming) {
+        struct incoming *incoming = incoming_of(at);
+        if (incoming->complete && ddpi_greeting_is(&incoming->in, rank, link) &&
+            incoming->in.hello.kind == (uint32_t)kind && incoming->in.hello.socket == socket)
+            return incoming;
     }
     return NULL;
 }
 
-/* ---- from a visitor to an edge ---- */
+/* ---- from a connection to an edge ---- */
 
 /* If the answer cannot be sent, the peer is gone. That is an error only for a caller that needs
  * this edge, and such a caller finds out by itself. */
@@ -214,31 +216,31 @@ static ddp_status accept_shm(struct ddpi_meeting *meeting, struct ddpi_greeting 
 }
 
 /* The connections of an edge over TCP. */
-struct tcp_visit {
+struct tcp_connections {
     struct ddpi_greeting *control;
     struct ddpi_greeting *data[DDPI_SOCKETS_MAX];
     unsigned count;
 };
 
-static ddp_status accept_tcp(const struct ddpi_meeting *meeting, const struct tcp_visit *visit,
+static ddp_status accept_tcp(const struct ddpi_meeting *meeting, const struct tcp_connections *tcp,
                              struct ddpi_edge **ret_edge, struct ddp_error *err)
 {
     int fds[DDPI_SOCKETS_MAX];
-    ddpi_tune_tcp(visit->control->fd);
-    if (!ddpi_greeting_answer(visit->control, NULL, 0))
+    ddpi_tune_tcp(tcp->control->fd);
+    if (!ddpi_greeting_answer(tcp->control, NULL, 0))
         return DDP_OK;
-    for (unsigned i = 0; i < visit->count; i++) {
-        fds[i] = visit->data[i]->fd;
-        visit->data[i]->fd = -1;
+    for (unsigned i = 0; i < tcp->count; i++) {
+        fds[i] = tcp->data[i]->fd;
+        tcp->data[i]->fd = -1;
         ddpi_tune_tcp(fds[i]);
     }
-    struct ddpi_edge *edge = ddpi_edge_tcp(fds, visit->count, visit->control->fd, err);
-    visit->control->fd = -1;
+    struct ddpi_edge *edge = ddpi_edge_tcp(fds, tcp->count, tcp->control->fd, err);
+    tcp->control->fd = -1;
     if (edge == NULL)
         return DDP_E_NOMEM;
     ddp_status status = DDP_OK;
-    for (unsigned i = 0; i < visit->count && meeting->tls != NULL && status == DDP_OK; i++)
-        status = ddpi_edge_tcp_hide(edge, i, meeting->tls, &visit->data[i]->seals, false, err);
+    for (unsigned i = 0; i < tcp->count && meeting->tls != NULL && status == DDP_OK; i++)
+        status = ddpi_edge_tcp_hide(edge, i, meeting->tls, &tcp->data[i]->seals, false, err);
     if (status == DDP_OK)
         *ret_edge = edge;
     else
@@ -258,56 +260,56 @@ static bool own_attempt_wins(const struct ddpi_meeting *meeting, uint32_t rank, 
 /* Connections of two different attempts do not fit together: drop those of earlier attempts. */
 static void drop_earlier_attempts(struct ddpi_meeting *meeting, const struct ddpi_hello *hello)
 {
-    ddpi_list_for_each_safe (at, &meeting->visitors) {
-        const struct visitor *other = visitor_of(at);
+    ddpi_list_for_each_safe (at, &meeting->incoming) {
+        const struct incoming *other = incoming_of(at);
         if (other->complete &&
             ddpi_greeting_is(&other->in, hello->from, (enum ddpi_link)hello->link) &&
             (other->in.hello.attempt != hello->attempt ||
              (other->in.hello.kind == hello->kind && other->in.hello.socket == hello->socket)))
-            visitor_drop(meeting, visitor_of(at));
+            incoming_drop(meeting, incoming_of(at));
     }
 }
 
 /* false: not all of them are there. */
 static bool find_tcp(struct ddpi_meeting *meeting, uint32_t rank, enum ddpi_link link,
-                     struct tcp_visit *visit)
+                     struct tcp_connections *tcp)
 {
-    struct visitor *visitor = visitor_find(meeting, rank, link, DDPI_GREET_CONTROL, 0);
-    if (visitor == NULL)
+    struct incoming *incoming = incoming_find(meeting, rank, link, DDPI_GREET_CONTROL, 0);
+    if (incoming == NULL)
         return false;
-    visit->control = &visitor->in;
-    for (unsigned i = 0; i < visit->count; i++) {
-        visitor = visitor_find(meeting, rank, link, DDPI_GREET_DATA, i);
-        if (visitor == NULL)
+    tcp->control = &incoming->in;
+    for (unsigned i = 0; i < tcp->count; i++) {
+        incoming = incoming_find(meeting, rank, link, DDPI_GREET_DATA, i);
+        if (incoming == NULL)
             return false;
-        visit->data[i] = &visitor->in;
+        tcp->data[i] = &incoming->in;
     }
     return true;
 }
 
-/* Make an edge of the visitors from @rank, if they are all there. */
+/* Make an edge of the connections from @rank, if they are all there. */
 static ddp_status make_accepted_edge(struct ddpi_meeting *meeting, uint32_t rank,
                                      enum ddpi_link link, const struct ddpi_card *card,
                                      struct ddpi_edge **ret_edge, struct ddp_error *err)
 {
-    struct visitor *shm = visitor_find(meeting, rank, link, DDPI_GREET_SHM, 0);
-    struct visitor *join = visitor_find(meeting, rank, link, DDPI_GREET_JOIN, 0);
-    struct visitor *alone = join != NULL ? join : shm;
-    struct tcp_visit visit = {.count = ddpi_card_sockets(&meeting->card, card)};
-    if ((alone == NULL && !find_tcp(meeting, rank, link, &visit)) ||
+    struct incoming *shm = incoming_find(meeting, rank, link, DDPI_GREET_SHM, 0);
+    struct incoming *join = incoming_find(meeting, rank, link, DDPI_GREET_JOIN, 0);
+    struct incoming *alone = join != NULL ? join : shm;
+    struct tcp_connections tcp = {.count = ddpi_card_sockets(&meeting->card, card)};
+    if ((alone == NULL && !find_tcp(meeting, rank, link, &tcp)) ||
         own_attempt_wins(meeting, rank, link))
         return DDP_OK;
-    struct ddpi_greeting *main = alone != NULL ? &alone->in : visit.control;
+    struct ddpi_greeting *main = alone != NULL ? &alone->in : tcp.control;
     ddp_status status = join != NULL  ? accept_join(main, ret_edge, err)
                         : shm != NULL ? accept_shm(meeting, main, ret_edge, err)
-                                      : accept_tcp(meeting, &visit, ret_edge, err);
+                                      : accept_tcp(meeting, &tcp, ret_edge, err);
     if (*ret_edge != NULL)
         ddpi_control_seal(&(*ret_edge)->control, &main->seals);
-    drop_visits(meeting, rank, link);
+    drop_complete(meeting, rank, link);
     if (*ret_edge == NULL)
         return status;
     ddpi_edge_name(*ret_edge, rank, card);
-    ddpi_visitors_supersede(meeting, rank, link, false);
+    ddpi_incoming_supersede(meeting, rank, link, false);
     return DDP_OK;
 }
 
@@ -336,8 +338,8 @@ static bool hello_fits(struct ddpi_meeting *meeting, const struct ddpi_hello *he
     if (hello->from >= meeting->world_size || !is_neighbour(meeting, hello) ||
         !ddpi_card_get(ddpi_meeting_slot(meeting, hello->from), ret_card))
         return false;
-    if (hello->link == DDPI_LINK_RALLY)
-        return meeting->takes_rally && hello->kind == DDPI_GREET_JOIN;
+    if (hello->link == DDPI_LINK_SURVIVOR)
+        return meeting->takes_survivors && hello->kind == DDPI_GREET_JOIN;
     const bool *stands =
         ddpi_meeting_stands(meeting, hello->from, (enum ddpi_link)hello->link, false);
     if (stands == NULL || *stands)
@@ -349,56 +351,56 @@ static bool hello_fits(struct ddpi_meeting *meeting, const struct ddpi_hello *he
             hello->socket < ddpi_card_sockets(&meeting->card, ret_card));
 }
 
-static bool visitor_hello(struct ddpi_meeting *meeting, struct ddpi_greeting *in)
+static bool incoming_hello(struct ddpi_meeting *meeting, struct ddpi_greeting *in)
 {
     struct ddpi_card card;
     if (!ddpi_greeting_take_hello(in) || !hello_fits(meeting, &in->hello, &card))
         return false;
     static const uint8_t unknown[DDPI_CARD_ID];
-    bool knows_us = in->hello.link != DDPI_LINK_JOIN || meeting->door < 0;
+    bool knows_us = in->hello.link != DDPI_LINK_JOIN || meeting->join_listener < 0;
     const struct ddpi_greeting_terms terms = {&meeting->key, card.id,
                                               knows_us ? meeting->card.id : unknown};
     return ddpi_greeting_challenge(in, &terms);
 }
 
-static bool visitor_proof(struct ddpi_meeting *meeting, struct visitor *visitor)
+static bool incoming_proof(struct ddpi_meeting *meeting, struct incoming *incoming)
 {
-    if (!ddpi_greeting_take_proof(&visitor->in))
+    if (!ddpi_greeting_take_proof(&incoming->in))
         return false;
-    visitor->proven = true;
-    meeting->stranger_count--;
+    incoming->authenticated = true;
+    meeting->unauthenticated--;
     return true;
 }
 
-/* Check the message that has come from @visitor. */
-static bool visitor_message(struct ddpi_meeting *meeting, struct visitor *visitor)
+/* Check the message that has come from @incoming. */
+static bool incoming_message(struct ddpi_meeting *meeting, struct incoming *incoming)
 {
-    switch (visitor->in.stage) {
+    switch (incoming->in.stage) {
     case DDPI_GREETING_HELLO:
-        return visitor_hello(meeting, &visitor->in);
+        return incoming_hello(meeting, &incoming->in);
     case DDPI_GREETING_PROOF:
-        return visitor_proof(meeting, visitor);
+        return incoming_proof(meeting, incoming);
     case DDPI_GREETING_OFFER:
-        visitor->in.stage = DDPI_GREETING_OVER;
-        return ddpi_greeting_is_offer(&visitor->in, 2);
+        incoming->in.stage = DDPI_GREETING_OVER;
+        return ddpi_greeting_is_offer(&incoming->in, 2);
     default:
         return false;
     }
 }
 
-static ddp_status visitor_complete(struct ddpi_meeting *meeting, struct visitor *visitor,
-                                   struct ddpi_arrival *arrival, struct ddp_error *err)
+static ddp_status incoming_complete(struct ddpi_meeting *meeting, struct incoming *incoming,
+                                    struct ddpi_arrival *arrival, struct ddp_error *err)
 {
-    const struct ddpi_hello *hello = &visitor->in.hello;
+    const struct ddpi_hello *hello = &incoming->in.hello;
     uint32_t rank = hello->from;
     enum ddpi_link link = (enum ddpi_link)hello->link;
     struct ddpi_card card;
-    epoll_ctl(meeting->events, EPOLL_CTL_DEL, visitor->in.fd, NULL);
+    epoll_ctl(meeting->events, EPOLL_CTL_DEL, incoming->in.fd, NULL);
     drop_earlier_attempts(meeting, hello);
-    visitor->complete = true;
+    incoming->complete = true;
     /* Another connection may have become the edge since this one said hello. */
     if (!hello_fits(meeting, hello, &card)) {
-        visitor_drop(meeting, visitor);
+        incoming_drop(meeting, incoming);
         return DDP_OK;
     }
     arrival->link = link;
@@ -406,20 +408,20 @@ static ddp_status visitor_complete(struct ddpi_meeting *meeting, struct visitor 
     return make_accepted_edge(meeting, rank, link, &card, &arrival->edge, err);
 }
 
-ddp_status ddpi_visitors_read(struct ddpi_meeting *meeting, void *data,
+ddp_status ddpi_incoming_read(struct ddpi_meeting *meeting, void *data,
                               struct ddpi_arrival *arrival, struct ddp_error *err)
 {
-    struct visitor *visitor = data;
-    enum ddpi_greeting_news news = ddpi_greeting_read(&visitor->in);
+    struct incoming *incoming = data;
+    enum ddpi_greeting_news news = ddpi_greeting_read(&incoming->in);
     if (news == DDPI_GREETING_MORE)
         return DDP_OK;
     if (news == DDPI_GREETING_STARVED) /* descriptors are taken from proven peers only */
         return ddpi_error_sys(err, EMFILE, "receive the descriptors of a rank that connects");
-    if (news == DDPI_GREETING_ENDED || !visitor_message(meeting, visitor)) {
-        visitor_drop(meeting, visitor);
+    if (news == DDPI_GREETING_ENDED || !incoming_message(meeting, incoming)) {
+        incoming_drop(meeting, incoming);
         return DDP_OK;
     }
-    return visitor->in.stage == DDPI_GREETING_OVER
-               ? visitor_complete(meeting, visitor, arrival, err)
+    return incoming->in.stage == DDPI_GREETING_OVER
+               ? incoming_complete(meeting, incoming, arrival, err)
                : DDP_OK;
 }
