@@ -281,7 +281,7 @@ static void on_lost(void *ctx, const char *why)
     struct multi_node *node = ctx;
     stop_cluster(node);
     if (ddpi_round_refusal(node->round) == DDP_OK)
-        membership_lost(node->membership, why);
+        membership_dropped(node->membership, why);
 }
 
 static void refuse(struct multi_node *node, const char *why)
@@ -368,7 +368,7 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
     }
     if (!node->told)
         tell_lost(node, why);
-    membership_cut(node->membership, why);
+    membership_disconnected(node->membership, why);
     if (node->busy_host[0] != '\0')
         uv_timer_start(&node->try_again, on_try_again, TRY_AGAIN_MS, TRY_AGAIN_MS);
     node->told = true;

@@ -168,7 +168,7 @@ void member_seat(struct member *member, const struct ddp_round_seat *seat, uint6
         member->waiting_since_ms = now_ms; /* it needed no seat until now */
     member->seat = *seat;
     member->seat_void = false;
-    member->lost_why[0] = '\0';
+    member->dropped_why[0] = '\0';
     if (!member->leaving)
         member_follow_seat(member, now_ms);
 }
@@ -187,7 +187,7 @@ void member_join(struct member *member, uint64_t now_ms)
 void member_contact(struct member *member, uint64_t sent_ms, uint64_t now_ms)
 {
     member->heard = true;
-    member->cut_why[0] = '\0';
+    member->disconnected_why[0] = '\0';
     if (sent_ms > member->contact_ms)
         member->contact_ms = sent_ms;
     if (!member->leaving && !member->seat_void && member->seat.order == DDP_ROUND_RUN)
@@ -195,11 +195,11 @@ void member_contact(struct member *member, uint64_t sent_ms, uint64_t now_ms)
     member_tick(member, now_ms);
 }
 
-void member_lost(struct member *member, const char *why, uint64_t now_ms)
+void member_dropped(struct member *member, const char *why, uint64_t now_ms)
 {
     member->seat = (struct ddp_round_seat){.order = DDP_ROUND_WAIT};
     member->seat_void = true;
-    snprintf(member->lost_why, sizeof member->lost_why, "%s", why);
+    snprintf(member->dropped_why, sizeof member->dropped_why, "%s", why);
     member->says.failure = (struct ddp_round_failure){0}; /* it belongs to the lost member */
     end_workers(member, MEMBER_STOP_KILL, why);
     if (member->sm.state == MEMBER_FINISHED) {
@@ -210,10 +210,10 @@ void member_lost(struct member *member, const char *why, uint64_t now_ms)
         say_phase(member, DDP_ROUND_IDLE, member->says.generation);
 }
 
-void member_cut(struct member *member, const char *why)
+void member_disconnected(struct member *member, const char *why)
 {
-    member->lost_why[0] = '\0';
-    snprintf(member->cut_why, sizeof member->cut_why, "%s", why);
+    member->dropped_why[0] = '\0';
+    snprintf(member->disconnected_why, sizeof member->disconnected_why, "%s", why);
 }
 
 /* ---- from the workers ---- */
@@ -332,15 +332,15 @@ static void give_up(struct member *member, uint64_t now_ms)
                  "%.0f s, so the result of the other nodes is not known",
                  (double)(now_ms - member->contact_ms) / 1e3);
         enter_over(member, EXIT_UNREACHABLE, why);
-    } else if (member->lost_why[0] != '\0') {
+    } else if (member->dropped_why[0] != '\0') {
         snprintf(why, sizeof why,
                  "the store has refused this node for %.0f s (--join-timeout): %.190s", seconds,
-                 member->lost_why);
+                 member->dropped_why);
         enter_over(member, EXIT_TRY_AGAIN, why);
     } else if (!heard_within(member, member->lease_ms, now_ms)) {
         snprintf(why, sizeof why,
                  "the store could not be reached for %.0f s (--join-timeout)%s%.180s", seconds,
-                 member->cut_why[0] != '\0' ? ": " : "", member->cut_why);
+                 member->disconnected_why[0] != '\0' ? ": " : "", member->disconnected_why);
         enter_over(member, EXIT_UNREACHABLE, why);
     } else {
         snprintf(why, sizeof why, "no seat in the job after %.0f s (--join-timeout): %.160s",

@@ -73,20 +73,20 @@ struct member_hooks {
 struct member {
     struct ddpi_sm sm;
     struct member_hooks hooks;
-    struct ddp_round_member says;       /* as published last */
-    struct ddp_round_seat seat;         /* as assigned last */
-    uint32_t lease_ms;                  /* 0: no server could lose this node */
-    uint64_t join_timeout_ms;           /* give up after this long without a seat */
-    uint64_t contact_ms;                /* the lease begins here or later */
-    uint64_t waiting_since_ms;          /* without a seat */
-    bool heard;                         /* the server has answered at least once */
-    bool seat_void;                     /* the server has dropped this node: ignore @seat */
-    char lost_why[DDP_ROUND_TEXT_SIZE]; /* the server's last reason for that; "": none */
-    char cut_why[DDP_ROUND_TEXT_SIZE];  /* why there is no connection; "": not known */
-    bool joined;                        /* it has published something */
-    bool leaving;                       /* OVER follows ENDING, CHECKING or WAITING */
-    bool killing;                       /* ENDING: already MEMBER_STOP_KILL */
-    int exit_code;                      /* of OVER */
+    struct ddp_round_member says;               /* as published last */
+    struct ddp_round_seat seat;                 /* as assigned last */
+    uint32_t lease_ms;                          /* 0: no server could lose this node */
+    uint64_t join_timeout_ms;                   /* give up after this long without a seat */
+    uint64_t contact_ms;                        /* the lease begins here or later */
+    uint64_t waiting_since_ms;                  /* without a seat */
+    bool heard;                                 /* the server has answered at least once */
+    bool seat_void;                             /* the server has dropped this node: ignore @seat */
+    char dropped_why[DDP_ROUND_TEXT_SIZE];      /* the server's last reason for that; "": none */
+    char disconnected_why[DDP_ROUND_TEXT_SIZE]; /* why there is no connection; "": not known */
+    bool joined;                                /* it has published something */
+    bool leaving;                               /* OVER follows ENDING, CHECKING or WAITING */
+    bool killing;                               /* ENDING: already MEMBER_STOP_KILL */
+    int exit_code;                              /* of OVER */
     char why[DDP_ROUND_TEXT_SIZE];
 };
 
@@ -105,9 +105,9 @@ void member_join(struct member *member, uint64_t now_ms);
 /* Events from the server; see struct ddp_round_hooks. */
 void member_seat(struct member *member, const struct ddp_round_seat *seat, uint64_t now_ms);
 void member_contact(struct member *member, uint64_t sent_ms, uint64_t now_ms);
-void member_lost(struct member *member, const char *why, uint64_t now_ms);
+void member_dropped(struct member *member, const char *why, uint64_t now_ms);
 /* The connection is lost: forget the server's last reason. */
-void member_cut(struct member *member, const char *why);
+void member_disconnected(struct member *member, const char *why);
 
 /* Events from the workers: all run; one has failed (called again when its exit code is known); all
  * have exited with 0; none is left after stop(). */

@@ -345,19 +345,19 @@ void membership_contact(struct membership *membership, uint64_t sent_ms)
     update_deadline(membership);
 }
 
-void membership_lost(struct membership *membership, const char *why)
+void membership_dropped(struct membership *membership, const char *why)
 {
     if (membership->member.sm.state == MEMBER_FINISHED)
         events_failure(&membership->events, why);
-    if (membership->member.sm.state == MEMBER_WAITING && membership->member.lost_why[0] == '\0')
+    if (membership->member.sm.state == MEMBER_WAITING && membership->member.dropped_why[0] == '\0')
         logmux_say(&membership->agent.mux, "%s; this node joins again", why);
-    member_lost(&membership->member, why, ddpi_monotonic_ms());
+    member_dropped(&membership->member, why, ddpi_monotonic_ms());
     update_deadline(membership);
 }
 
-void membership_cut(struct membership *membership, const char *why)
+void membership_disconnected(struct membership *membership, const char *why)
 {
-    member_cut(&membership->member, why);
+    member_disconnected(&membership->member, why);
 }
 
 void membership_leave(struct membership *membership, int exit_code, const char *why)

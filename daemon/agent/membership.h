@@ -53,8 +53,8 @@ void membership_start(struct membership *membership);
 /* Events of the rounds; see struct ddp_round_hooks. Not to be called from within publish(). */
 void membership_seat(struct membership *membership, const struct ddp_round_seat *seat);
 void membership_contact(struct membership *membership, uint64_t sent_ms);
-void membership_lost(struct membership *membership, const char *why);
-void membership_cut(struct membership *membership, const char *why);
+void membership_dropped(struct membership *membership, const char *why);
+void membership_disconnected(struct membership *membership, const char *why);
 
 /* Print @why and leave with @exit_code because of it, which is neither a worker's failure nor a
  * signal. */

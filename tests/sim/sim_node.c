@@ -91,7 +91,7 @@ static void receive(struct sim_node *node, const struct sim_message *message)
             break;
         node->session = node->unacked_ms = 0;
         node->joined = false;
-        member_lost(&node->member, "the store knows this node no more", now_ms);
+        member_dropped(&node->member, "the store knows this node no more", now_ms);
         break;
     }
     watch_deadline(node);

@@ -292,19 +292,19 @@ START_TEST(given_up_by_the_server)
     setup_running();
     worker_fails(4);
     asked("running3! stop-failed ");
-    member_lost(&member, "lost", 1100);
+    member_dropped(&member, "lost", 1100);
     asked("stop-kill ");
     member_cleared(&member, 1110);
     asked("idle3 "); /* a new member, without the failure and the seat of the old one */
-    member_lost(&member, "lost", 1120);
+    member_dropped(&member, "lost", 1120);
     asked("idle3 ");
     setup_running();
-    member_lost(&member, "lost", 1100);
+    member_dropped(&member, "lost", 1100);
     asked("stop-kill ");
     setup_running();
     member_finished(&member, 1100);
     asked("done3 ");
-    member_lost(&member, "lost", 1110);
+    member_dropped(&member, "lost", 1110);
     asked("idle3 ");
 }
 END_TEST
@@ -313,7 +313,7 @@ END_TEST
 START_TEST(refused_until_the_time_is_up)
 {
     setup();
-    member_lost(&member, "the store is full: it holds 9 of at most 9 keys", 1200);
+    member_dropped(&member, "the store is full: it holds 9 of at most 9 keys", 1200);
     member_tick(&member, member_deadline(&member));
     asked("idle0 over75 ");
     ck_assert_ptr_nonnull(strstr(over_why, "has refused this node"));
@@ -321,25 +321,25 @@ START_TEST(refused_until_the_time_is_up)
     ck_assert_ptr_null(strstr(over_why, "reached"));
 
     setup();
-    member_lost(&member, "the store is full", 1200);
-    member_cut(&member, "node1: no route"); /* then the store became unreachable */
+    member_dropped(&member, "the store is full", 1200);
+    member_disconnected(&member, "node1: no route"); /* then the store became unreachable */
     member_tick(&member, member_deadline(&member));
     asked("idle0 over69 ");
     ck_assert_ptr_nonnull(strstr(over_why, "could not be reached"));
     ck_assert_ptr_nonnull(strstr(over_why, "(--join-timeout): node1: no route"));
 
     setup();
-    member_cut(&member, "node1: no route");
+    member_disconnected(&member, "node1: no route");
     member_contact(&member, 1300, 1300); /* then it answered, and fell silent again */
     member_tick(&member, member_deadline(&member));
     asked("over69 ");
     ck_assert_ptr_null(strstr(over_why, "no route"));
 
     setup();
-    member_lost(&member, "the store is full", 1200);
+    member_dropped(&member, "the store is full", 1200);
     seat(DDP_ROUND_WAIT, 0, 1300); /* it was accepted at last */
     member_contact(&member, 300, 1300);
-    ck_assert_str_eq(member.lost_why, "");
+    ck_assert_str_eq(member.dropped_why, "");
 }
 END_TEST
 
@@ -548,11 +548,11 @@ END_TEST
 START_TEST(who_is_lost_during_a_check_joins_after_it)
 {
     setup_running_after_check();
-    member_lost(&member, "gone", 1100);
+    member_dropped(&member, "gone", 1100);
     asked("stop-kill ");
     member_cleared(&member, 1110);
     asked("idle3-checking check ");
-    member_lost(&member, "gone again", 1120);
+    member_dropped(&member, "gone again", 1120);
     asked("");
     member_checked(&member, "", 1130);
     asked("idle3 ");

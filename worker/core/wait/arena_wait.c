@@ -137,7 +137,7 @@ static ddp_status check_lives(struct ddp_comm *comm, const struct ddpi_wait *wai
     char call[DDPI_CALL_TEXT], name[DDPI_PEER_NAME];
     if (!seems_dead(comm, op, &rank) || !ddpi_judge_is_dead(comm, rank))
         return DDP_OK;
-    ddp_status status = ddpi_notices_poll(comm, wait);
+    ddp_status status = ddpi_notices_read_ready(comm, wait, NULL);
     if (status != DDP_OK)
         return status;
     ddpi_call_name(wait->call, call);
@@ -205,6 +205,6 @@ ddp_status ddpi_arena_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
                        seems_dead(comm, need->arena_op, &dead) ? SLEEP_DOUBT_US : SLEEP_MOST_US));
     ddpi_arena_awake(arena);
     if (status == DDP_OK && !ready)
-        status = ddpi_notices_poll(comm, own);
+        status = ddpi_notices_read_ready(comm, own, NULL);
     return status == DDP_OK ? ddpi_comm_check_abort(comm) : status;
 }

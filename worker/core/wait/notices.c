@@ -64,7 +64,7 @@ ddp_status ddpi_notices_read(struct ddp_comm *comm, struct ddpi_edge *edge,
             /* A rank reads notices only within an operation: the answer is always yes. */
             ddpi_memo_fill(&memo, DDPI_NOTICE_WAITING, DDP_OK, "");
             ddpi_control_send(&edge->control, &memo);
-            for (unsigned i = 0; i < needs->count; i++)
+            for (unsigned i = 0; needs != NULL && i < needs->count; i++)
                 if (ddpi_need_counts(&needs->list[i]))
                     ddpi_question_pass_on(comm, needs->list[i].edge, now);
             break;
@@ -92,7 +92,7 @@ ddp_status ddpi_notices_read_all(struct ddp_comm *comm)
     for (uint32_t i = 0; i < ddpi_edges_places(&comm->edges); i++) {
         struct ddpi_edge *edge = ddpi_edges_at(&comm->edges, i);
         if (edge != NULL && edge->gone_ms == 0)
-            (void)ddpi_notices_read(comm, edge, &(const struct ddpi_needs){0});
+            (void)ddpi_notices_read(comm, edge, NULL);
     }
     return comm->failed;
 }
@@ -102,8 +102,8 @@ ddp_status ddpi_notices_read_all(struct ddp_comm *comm)
 enum { EVENTS = 8 }; /* the rest follows next time */
 
 /* Returns how many sockets had something to read. */
-static int handle_some(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                       const struct ddpi_needs *needs, ddp_status *ret_status)
+static int read_some(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                     const struct ddpi_needs *needs, ddp_status *ret_status)
 {
     struct epoll_event events[EVENTS];
     int count = epoll_wait(comm->edges.controls, events, EVENTS, 0);
@@ -115,17 +115,12 @@ static int handle_some(struct ddp_comm *comm, const struct ddpi_wait *wait,
     return count;
 }
 
-ddp_status ddpi_notices_handle(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                               const struct ddpi_needs *needs)
+ddp_status ddpi_notices_read_ready(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                                   const struct ddpi_needs *needs)
 {
     ddp_status status;
-    (void)handle_some(comm, wait, needs, &status);
+    (void)read_some(comm, wait, needs, &status);
     return status;
-}
-
-ddp_status ddpi_notices_poll(struct ddp_comm *comm, const struct ddpi_wait *wait)
-{
-    return ddpi_notices_handle(comm, wait, &(const struct ddpi_needs){0});
 }
 
 bool ddpi_notices_may_succeed(struct ddp_comm *comm, const struct ddpi_wait *wait)
@@ -133,7 +128,7 @@ bool ddpi_notices_may_succeed(struct ddp_comm *comm, const struct ddpi_wait *wai
     ddp_status status = comm->failed;
     int count = EVENTS;
     while (status == DDP_OK && count == EVENTS)
-        count = handle_some(comm, wait, &(const struct ddpi_needs){0}, &status);
+        count = read_some(comm, wait, NULL, &status);
     if (status == DDP_OK)
         return true;
     (void)ddpi_notices_read_all(comm);

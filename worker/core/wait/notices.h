@@ -8,7 +8,8 @@
 #include "need.h"
 
 /* Read all notices of the peer of @edge. A peer that asks whether this rank waits is answered, and
- * the peers of @needs are asked in turn. Anything but DDP_OK has made the communicator fail. */
+ * the peers of @needs (NULL: none) are asked in turn. Anything but DDP_OK has made the communicator
+ * fail. */
 ddp_status ddpi_notices_read(struct ddp_comm *comm, struct ddpi_edge *edge,
                              const struct ddpi_needs *needs);
 
@@ -16,9 +17,8 @@ ddp_status ddpi_notices_read(struct ddp_comm *comm, struct ddpi_edge *edge,
 ddp_status ddpi_notices_read_all(struct ddp_comm *comm);
 
 /* Read those that are here, and accept ranks that connect, without sleeping. */
-ddp_status ddpi_notices_handle(struct ddp_comm *comm, const struct ddpi_wait *wait,
-                               const struct ddpi_needs *needs);
-ddp_status ddpi_notices_poll(struct ddp_comm *comm, const struct ddpi_wait *wait);
+ddp_status ddpi_notices_read_ready(struct ddp_comm *comm, const struct ddpi_wait *wait,
+                                   const struct ddpi_needs *needs);
 
 /* Whether this rank may succeed in the operation of @wait: no rank has failed in it, as far as
  * others have said until now. */

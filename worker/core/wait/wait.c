@@ -120,7 +120,7 @@ static ddp_status sleep_until(struct ddp_comm *comm, const struct ddpi_wait *wai
         (void)!read(comm->bell, &rings, sizeof rings);
     ddp_status status = DDP_OK;
     if (fds[POLL_CONTROLS].revents != 0)
-        status = ddpi_notices_handle(comm, wait, needs);
+        status = ddpi_notices_read_ready(comm, wait, needs);
     return status;
 }
 

@@ -25,7 +25,7 @@
 enum {
     STAGE_SIZE = 256 * 1024,
     LINGER_MS = 1000,
-    DIRECT_MIN =
+    UNSTAGED_MIN =
         32 * 1024, /* below this, a larger read into the stage saves the next system call */
 };
 
@@ -145,7 +145,7 @@ static void tcp_consume(struct ddpi_edge *edge, size_t len)
 static size_t tcp_recv(struct ddpi_edge *edge, void *dst, size_t len)
 {
     struct tcp_edge *tcp = tcp_of(edge);
-    if (tcp_staged(tcp) == 0 && len >= DIRECT_MIN)
+    if (tcp_staged(tcp) == 0 && len >= UNSTAGED_MIN)
         return tcp_receive(tcp, dst, len);
     const uint8_t *bytes;
     size_t there = tcp_peek(edge, 1, &bytes);

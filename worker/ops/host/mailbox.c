@@ -436,7 +436,7 @@ static ddp_status move_to_or_from(struct ddp_comm *comm, const struct ddpi_wait 
         *moved = true;
         /* Send nothing to a peer that is known to be dead or to have failed. */
         if (mail->sends)
-            status = ddpi_notices_poll(comm, wait);
+            status = ddpi_notices_read_ready(comm, wait, NULL);
         if (status == DDP_OK && mail->sends && edge->gone_ms != 0)
             status = ddpi_judge_gone(comm, wait, edge);
         mail->connected = status == DDP_OK;

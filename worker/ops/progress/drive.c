@@ -146,9 +146,9 @@ static void settle(struct ddp_comm *comm, struct ddpi_run *run, ddp_status statu
 static bool run_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status, bool keeps_lock)
 {
     struct ddpi_run_queue *queue = &comm->runs;
-    bool holds_stream = run->algorithm->execute != NULL;
+    bool is_thread_run = run->algorithm->execute != NULL;
     const uint64_t one = 1;
-    if (holds_stream) {
+    if (is_thread_run) {
         pthread_mutex_lock(&queue->lock);
         settle(comm, run, status);
         pthread_mutex_unlock(&queue->lock);
@@ -159,7 +159,7 @@ static bool run_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status stat
     if (run->task.list != NULL)
         ddpi_unpack(comm, run, status);
     pthread_mutex_lock(&queue->lock);
-    if (!holds_stream) {
+    if (!is_thread_run) {
         settle(comm, run, status);
     } else if (status == DDP_OK && run->is_request && before == DDP_OK && comm->failed != DDP_OK) {
         run->status = comm->failed; /* end() has waited for its result in vain */
@@ -322,7 +322,8 @@ static ddp_status stay_in_touch(struct ddp_comm *comm, bool move)
         if (status == DDP_OK)
             status = judge_run(comm, any, move, now);
     }
-    return status == DDP_OK && any != NULL ? ddpi_notices_poll(comm, &any->wait) : status;
+    return status == DDP_OK && any != NULL ? ddpi_notices_read_ready(comm, &any->wait, NULL)
+                                           : status;
 }
 
 /* Sleep until something may be moved for @first (may be NULL) or a message. */
@@ -472,7 +473,8 @@ ddp_status ddpi_drive_inner(struct ddp_comm *comm, struct ddpi_run *run)
             break;
         if (status == DDP_OK && movement == DDPI_MOVED) {
             idle = 0;
-            status = ++moves % MOVES_A_LOOK == 0 ? ddpi_notices_poll(comm, &run->wait) : DDP_OK;
+            status = ++moves % MOVES_A_LOOK == 0 ? ddpi_notices_read_ready(comm, &run->wait, NULL)
+                                                 : DDP_OK;
         } else if (status == DDP_OK && !pause_briefly(comm, &idle)) {
             status = make_room(comm, run->algorithm->most_needs(run)) ? DDP_OK : comm->failed;
             if (status == DDP_OK)
