@@ -109,6 +109,16 @@ static void plan_store(const struct ddprun_options *options, struct meeting *mee
     meeting->store_flag = "--rdzv-endpoint";
 }
 
+/* Rank 0 listens on --master-port, unless that is @store_port, where other nodes find the store. */
+static void take_master_port(const struct ddprun_options *options, uint32_t store_port,
+                             struct meeting *meeting)
+{
+    if (options->master_port == UINT32_MAX || options->master_port == store_port)
+        return;
+    meeting->master_port = (uint16_t)options->master_port;
+    meeting->master_flag = "--master-port";
+}
+
 static void plan_master(const struct ddprun_options *options, struct meeting *meeting)
 {
     const char *at_endpoint = endpoint_given(options) ? options->rdzv_endpoints.at[0].host : NULL;
@@ -116,10 +126,7 @@ static void plan_master(const struct ddprun_options *options, struct meeting *me
                            : option_given(options->local_addr) ? options->local_addr
                            : at_endpoint != NULL               ? at_endpoint
                                                                : "127.0.0.1";
-    if (options->master_port != UINT32_MAX) {
-        meeting->master_port = (uint16_t)options->master_port;
-        meeting->master_flag = "--master-port";
-    }
+    take_master_port(options, UINT32_MAX, meeting);
     if (is_static(options) && at_endpoint != NULL) { /* its endpoint is the master */
         meeting->master_addr = at_endpoint;
         meeting->master_port = options->rdzv_endpoints.at[0].port;
@@ -127,11 +134,13 @@ static void plan_master(const struct ddprun_options *options, struct meeting *me
     }
 }
 
-/* The only worker of a job needs no store, but it may start processes (mp.spawn) with a MASTER_ADDR
- * and MASTER_PORT of its own, and they must not take that for our store. */
-static bool is_alone(const struct ddprun_options *options)
+/* Whether the store may serve as the master. The only worker of a job needs no store, but it may
+ * start processes (mp.spawn) with a MASTER_ADDR and MASTER_PORT of its own, and they must not take
+ * that for our store. */
+static bool may_share_store(const struct ddprun_options *options, bool shared_off)
 {
-    return options->agent.nproc == 1 && (options->max_nodes == 1 || options->standalone);
+    bool alone = options->agent.nproc == 1 && (options->max_nodes == 1 || options->standalone);
+    return !shared_off && !alone;
 }
 
 /* The store listens at the master's address if that is on loopback and no option says otherwise. */
@@ -157,7 +166,7 @@ void plan_meeting(const struct ddprun_options *options, bool shared_off, struct 
     struct meeting meeting = {.store_host = "127.0.0.1"};
     plan_store(options, &meeting);
     plan_master(options, &meeting);
-    if (!shared_off && !is_alone(options))
+    if (may_share_store(options, shared_off))
         share_store(&meeting);
     *ret = meeting;
 }
@@ -235,20 +244,17 @@ static ddp_status plan_endpoints(const struct ddprun_options *options, struct dd
     return DDP_OK;
 }
 
-/* Rank 0 listens on --master-port. Without that option, or if it is the port of the store, the
- * store serves as the master, as with torchrun's static backend. */
+/* Without --master-port, or if that is the port of the store, the store serves as the master, as
+ * with torchrun's static backend. */
 static void plan_multi_master(struct plan *plan, const struct ddprun_options *options,
                               bool shared_off)
 {
     struct multi_node_config *multi = &plan->multi;
-    bool asked = options->master_port != UINT32_MAX;
-    bool at_endpoint = asked && options->master_port == multi->endpoint.port;
-    plan->agent.agent_store = !shared_off && !is_alone(options) && (!asked || at_endpoint);
+    bool at_endpoint = options->master_port == multi->endpoint.port;
+    take_master_port(options, multi->endpoint.port, &plan->meeting);
+    plan->agent.agent_store =
+        may_share_store(options, shared_off) && plan->meeting.master_flag == NULL;
     multi->is_master = plan->agent.agent_store && (is_static(options) || at_endpoint);
-    if (asked && !at_endpoint) {
-        plan->meeting.master_port = (uint16_t)options->master_port;
-        plan->meeting.master_flag = "--master-port";
-    }
 }
 
 /* Choose the named token; else the user's default token, which needs a home directory. */
