@@ -248,39 +248,45 @@ static void tell_all(struct ddpi_survivors *survivors, enum ddpi_notice notice, 
         ddpi_survivors_send(&survivors->places[rank], &memo);
 }
 
+static ddp_status gather_members(struct shrink *shrink, struct ddp_error *err)
+{
+    uint8_t own[DDPI_CARD_SLOT];
+    shrink->stage = AWAIT_STANDS;
+    ddp_status status = new_child(shrink, own, err);
+    if (status == DDP_OK)
+        status = await_members(shrink, err);
+    shrink->stage = AWAIT_STANDS;
+    if (status == DDP_OK)
+        status = place_members(shrink, err);
+    return status == DDP_OK ? join_child(shrink, err) : status;
+}
+
 static ddp_status lead(struct shrink *shrink, struct ddp_error *err)
 {
     struct ddpi_survivors *survivors = &shrink->survivors;
     struct ddp_error cause = {0};
-    uint8_t own[DDPI_CARD_SLOT];
     survivors->take = leader_take;
-    shrink->stage = AWAIT_STANDS;
-    ddp_status status = new_child(shrink, own, &cause);
-    if (status == DDP_OK)
-        status = await_members(shrink, &cause);
-    shrink->stage = AWAIT_STANDS;
-    if (status == DDP_OK)
-        status = place_members(shrink, &cause);
-    if (status == DDP_OK)
-        status = join_child(shrink, &cause);
-    bool lost = is_loss(status);
-    if (status == DDP_OK)
+    ddp_status status = gather_members(shrink, &cause);
+    bool again = is_loss(status);
+    if (status == DDP_OK) {
         status = await_stands(shrink, shrink->child->world_size, &cause);
-    if (lost || (status == DDP_OK && shrink->stage == AGAIN)) {
+        again = status == DDP_OK && shrink->stage == AGAIN;
+    }
+    if (again) {
         shrink->stage = AGAIN;
         for (uint32_t rank = 0; rank < survivors->comm->world_size; rank++)
             survivors->places[rank].came = false;
         tell_all(survivors, DDPI_NOTICE_AGAIN, DDP_OK, "");
         return DDP_OK;
     }
-    if (status == DDP_OK) {
-        shrink->stage = DONE;
-        tell_all(survivors, DDPI_NOTICE_GO, DDP_OK, "");
-        return DDP_OK;
+    if (status != DDP_OK) {
+        ddpi_error_wrap(&cause, status, "rank %u", survivors->comm->rank);
+        tell_all(survivors, DDPI_NOTICE_FAILED, status, cause.msg);
+        return ddpi_error_set(err, status, "%s", cause.msg);
     }
-    ddpi_error_wrap(&cause, status, "rank %u", survivors->comm->rank);
-    tell_all(survivors, DDPI_NOTICE_FAILED, status, cause.msg);
-    return ddpi_error_set(err, status, "%s", cause.msg);
+    shrink->stage = DONE;
+    tell_all(survivors, DDPI_NOTICE_GO, DDP_OK, "");
+    return DDP_OK;
 }
 
 /* ---- the others ---- */

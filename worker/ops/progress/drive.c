@@ -26,26 +26,30 @@ enum {
 
 /* ---- one run ---- */
 
-static ddp_status run_advance(struct ddp_comm *comm, struct ddpi_run *run,
-                              enum ddpi_movement *ret_movement)
+/* run->begun stays false while an edge is not there. */
+static ddp_status run_begin(struct ddp_comm *comm, struct ddpi_run *run)
 {
     ddp_status status = DDP_OK;
     bool ready = true;
-    *ret_movement = DDPI_IDLE;
-    if (!run->begun)
-        ddpi_recorder_start(comm->recorder, run->task.record);
-    if (!run->begun && run->algorithm->uses_ring)
+    ddpi_recorder_start(comm->recorder, run->task.record);
+    if (run->algorithm->uses_ring)
         status = ddpi_seek_ring(comm, &run->wait, &ready);
-    if (status == DDP_OK && !ready)
-        return DDP_OK;
-    if (status == DDP_OK && !run->begun && run->task.list != NULL)
+    if (status != DDP_OK || !ready)
+        return status;
+    if (run->task.list != NULL)
         status = ddpi_pack(comm, run);
-    if (status == DDP_OK && !run->begun) {
-        run->begun = true; /* not before: end() may find no state */
-        if (run->algorithm->begin != NULL)
-            status = run->algorithm->begin(comm, run);
-    }
-    if (status == DDP_OK)
+    if (status != DDP_OK)
+        return status;
+    run->begun = true; /* not before: end() may find no state */
+    return run->algorithm->begin != NULL ? run->algorithm->begin(comm, run) : DDP_OK;
+}
+
+static ddp_status run_advance(struct ddp_comm *comm, struct ddpi_run *run,
+                              enum ddpi_movement *ret_movement)
+{
+    *ret_movement = DDPI_IDLE;
+    ddp_status status = run->begun ? DDP_OK : run_begin(comm, run);
+    if (status == DDP_OK && run->begun)
         status = run->algorithm->advance(comm, run, ret_movement);
     run->broken = status != DDP_OK;
     return status;
@@ -404,25 +408,31 @@ static bool drive_until(struct ddp_comm *comm, const struct ddpi_drive_end *end,
         ddp_status status = comm->failed != DDP_OK ? comm->failed : ddpi_comm_check_abort(comm);
         if (status == DDP_OK)
             status = advance_runs(comm, &turn);
-        if (turn.locked || (status == DDP_OK && drive_is_over(comm, end)))
-            return turn.locked;
-        if (status == DDP_OK && turn.moved) {
+        if (turn.locked)
+            return true;
+        if (status != DDP_OK)
+            goto failed;
+        if (drive_is_over(comm, end))
+            return false;
+        if (turn.moved) {
             idle = 0;
             status = ++moves % MOVES_A_LOOK == 0 ? stay_in_touch(comm, true) : DDP_OK;
             if (status == DDP_OK && end->at_once && moves == MOVES_A_LOOK)
                 return false;
-        } else if (status == DDP_OK && end->at_once) {
+        } else if (end->at_once) {
             status = stay_in_touch(comm, false);
             if (status == DDP_OK)
                 return false;
-        } else if (status == DDP_OK && !pause_briefly(comm, &idle)) {
+        } else if (!pause_briefly(comm, &idle)) {
             if (is_late(end) || is_for_thread(comm, is_thread))
                 return false;
             status = sleep_for(comm, first_collective(&comm->runs), end->until_ms);
         }
-        if (status != DDP_OK)
-            fail_runs(comm);
-        if (status != DDP_OK && drive_is_over(comm, end))
+        if (status == DDP_OK)
+            continue;
+    failed:
+        fail_runs(comm);
+        if (drive_is_over(comm, end))
             return false;
     }
 }
