@@ -4,8 +4,6 @@
  */
 #include "completion.h"
 
-#include "parse.h"
-
 #include <string.h>
 
 static bool takes_choice(const struct option *option)

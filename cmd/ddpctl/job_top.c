@@ -8,7 +8,6 @@
 #include "job_show.h"
 
 #include <inttypes.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

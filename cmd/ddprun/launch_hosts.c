@@ -23,7 +23,6 @@
 #include "token_file.h"
 #include "worker_program.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
 #include <netdb.h>

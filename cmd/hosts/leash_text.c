@@ -6,12 +6,10 @@
 #include "leash_text.h"
 
 #include "error.h"
-#include "parse.h"
 #include "signames.h"
 
 #include <ctype.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char greeting[] = "ddprun leash 1", no_token[] = "-";

@@ -6,7 +6,6 @@
 
 #include "error.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 

@@ -7,7 +7,6 @@
 
 #include "error.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* "JOBID.0;tcp://10.0.0.1,192.168.0.1:41234;tcp6://[fd00::2]:45671": the first address. */

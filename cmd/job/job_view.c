@@ -4,7 +4,6 @@
  */
 #include "job_view.h"
 
-#include "error.h"
 #include "mem.h"
 #include "parse.h"
 #include "round_names.h"

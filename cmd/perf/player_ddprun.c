@@ -7,7 +7,6 @@
 #include "perf_node.h"
 
 #include <ddprun/comm.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

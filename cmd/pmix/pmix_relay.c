@@ -10,7 +10,6 @@
 #include "peer_owner.h"
 
 #include <arpa/inet.h>
-#include <string.h>
 
 enum { RELAY_BLOCK = 64 * 1024, RELAY_BACKLOG = 1024 };
 

@@ -10,7 +10,6 @@
 
 #include "clock.h"
 #include "discovery.h"
-#include "error.h"
 #include "exit_codes.h"
 #include "head_command.h"
 #include "leash_text.h"
@@ -25,12 +24,10 @@
 #include "thread.h"
 #include "version.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     SSH_FAILED = 255,

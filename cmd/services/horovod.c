@@ -6,7 +6,6 @@
  */
 #include "horovod.h"
 
-#include "error.h"
 #include "horovod_key.h"
 #include "listen.h"
 #include "mem.h"

@@ -9,7 +9,6 @@
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <stdio.h>
-#include <string.h>
 
 static const char loopback[] = "lo";
 

@@ -10,7 +10,6 @@
 #include "clock.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define ASKED_FOR UINT64_MAX
 

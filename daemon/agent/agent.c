@@ -13,8 +13,6 @@
 #include "mem.h"
 #include "worker_env.h"
 
-#include <string.h>
-
 static void on_exit_ready(struct worker_proc *worker)
 {
     struct agent *agent = worker->data;

@@ -5,17 +5,14 @@
 #include "outcome.h"
 
 #include "clock.h"
-#include "error.h"
 #include "error_file.h"
 #include "exit_codes.h"
 #include "hint.h"
 #include "mem.h"
 #include "parse.h"
 #include "report.h"
-#include "signames.h"
 #include "text.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

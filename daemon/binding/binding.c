@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <hwloc/glibc-sched.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { NVIDIA = 0x10de, DISPLAY_CLASS = 0x03, DEVICES_MAX = 64 };
 

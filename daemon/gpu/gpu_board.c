@@ -9,7 +9,6 @@
 #include "gpu_board.h"
 
 #include "clock.h"
-#include "error.h"
 #include "mem.h"
 #include "thread.h"
 

@@ -3,7 +3,6 @@
  */
 #include "tls_key.h"
 
-#include "error.h"
 #include "parse.h"
 
 #include <inttypes.h>

@@ -8,7 +8,6 @@
 #include "parse.h"
 
 #include <stdio.h>
-#include <string.h>
 
 /* A store ends a connection without a greeting after 5 s; it counts it as a failed one, too, but
  * allows 20 of them a second. */

@@ -7,7 +7,6 @@
 #include "clock.h"
 #include "error.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>

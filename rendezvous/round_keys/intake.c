@@ -1,7 +1,6 @@
 /*
  * intake.c - keys that members and users write, passed to the machine of their job. Owns nothing.
  */
-#include "error.h"
 #include "exit_codes.h"
 #include "mem.h"
 #include "parse.h"

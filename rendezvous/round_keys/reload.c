@@ -3,7 +3,6 @@
  * could not be noted. Members go to their machines in the order of their arrival, as if they came
  * now; after a restart the machine is first given the stored state of the job. Owns nothing.
  */
-#include "error.h"
 #include "mem.h"
 #include "round_keys_impl.h"
 #include "round_record.h"

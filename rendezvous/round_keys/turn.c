@@ -8,7 +8,6 @@
  *   - there is no memory to note something: all keys are looked at instead (reload.c);
  *   - there is no memory to write a seat: that is reported as trouble, and the member goes without.
  */
-#include "error.h"
 #include "mem.h"
 #include "round_keys_impl.h"
 #include "round_record.h"

@@ -5,7 +5,6 @@
 #include "exit_codes.h"
 #include "rounds_impl.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum {

@@ -3,7 +3,6 @@
  * replies to connections.
  */
 #include "requests.h"
-#include "error.h"
 #include "jobs.h"
 #include "mem.h"
 #include "permissions.h"
@@ -12,7 +11,6 @@
 #include "server_turn.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 void ddpi_server_on_ahead(void *owner, struct ddpi_conn *conn, const struct ddpi_bytes *keys,

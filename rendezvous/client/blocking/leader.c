@@ -18,7 +18,6 @@
 #include "clock.h"
 #include "error.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <time.h>
 #include <unistd.h>

@@ -13,7 +13,6 @@
  */
 #include "address.h"
 #include "client_store.h"
-#include "error.h"
 #include "parse.h"
 #include "round_impl.h"
 #include "round_names.h"

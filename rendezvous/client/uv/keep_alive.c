@@ -11,7 +11,6 @@
 #include "keep_alive.h"
 
 #include "clock.h"
-#include "error.h"
 #include "mem.h"
 
 #include <netinet/tcp.h>

@@ -4,7 +4,6 @@
  */
 #include "stream.h"
 #include "error.h"
-#include "uv_error.h"
 
 #include <unistd.h>
 

@@ -8,7 +8,6 @@
 #include "mem.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -12,7 +12,6 @@
 #include "arena_wait.h"
 
 #include "arena_op.h"
-#include "attempt.h"
 #include "clock.h"
 #include "judge.h"
 #include "notices.h"
@@ -20,7 +19,6 @@
 #include "rank_names.h"
 
 #include <stdio.h>
-#include <string.h>
 
 enum {
     SLEEP_MOST_US = 4000,

@@ -3,8 +3,6 @@
  */
 #include "stream_words.h"
 
-#include "error.h"
-
 #include <string.h>
 
 ddp_status ddpi_words_init(struct ddpi_words *words, const struct ddpi_cuda *cuda, uint32_t count,

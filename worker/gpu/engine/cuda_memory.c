@@ -9,7 +9,6 @@
 #include "list.h"
 #include "mem.h"
 #include "pointer.h"
-#include "reduce.h"
 #include "runs.h"
 #include "steps.h"
 

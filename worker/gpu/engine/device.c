@@ -17,7 +17,6 @@
 
 #include <poll.h>
 #include <stdio.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 

@@ -10,7 +10,6 @@
 #include "peer_message.h"
 
 #include "debug.h"
-#include "error.h"
 #include "pass_descriptors.h"
 #include "steps.h"
 

@@ -15,7 +15,6 @@
 #include "device_state.h"
 #include "units.h"
 
-#include "error.h"
 #include "question.h"
 #include "reduce.h"
 #include "steps.h"

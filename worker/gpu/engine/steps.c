@@ -5,7 +5,6 @@
 #include "steps.h"
 
 #include "clock.h"
-#include "error.h"
 #include "ring_engine.h"
 
 enum {

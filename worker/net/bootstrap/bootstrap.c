@@ -13,7 +13,6 @@
 #include "gathering.h"
 #include "host_memory.h"
 #include "own_address.h"
-#include "sockets.h"
 #include "tls.h"
 
 #include <errno.h>

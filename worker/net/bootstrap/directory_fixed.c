@@ -15,7 +15,6 @@
 #include "own_address.h"
 #include "private_fds.h"
 #include "route.h"
-#include "sockets.h"
 #include "unique_id.h"
 
 #include <errno.h>

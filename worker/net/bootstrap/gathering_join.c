@@ -8,7 +8,6 @@
 #include "gathering.h"
 
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 
 enum {

@@ -3,8 +3,6 @@
  */
 #include "data_tls.h"
 
-#include "error.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <string.h>

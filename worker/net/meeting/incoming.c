@@ -17,7 +17,6 @@
 #include "stranger.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 

@@ -5,7 +5,6 @@
 #include "child.h"
 
 #include "error.h"
-#include "rank_key.h"
 #include "tls.h"
 
 #include <inttypes.h>

@@ -8,7 +8,6 @@
 #include "mailbox.h"
 #include "memory_types.h"
 #include "runs.h"
-#include "sockets.h"
 
 #include <stddef.h>
 #include <string.h>

@@ -15,7 +15,6 @@
 #include "runs.h"
 #include "wait.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 

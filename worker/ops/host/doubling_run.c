@@ -5,7 +5,6 @@
  */
 #include "doubling_run.h"
 
-#include "chunk_layout.h"
 #include "doubling.h"
 #include "exchange.h"
 #include "reduce.h"

@@ -6,7 +6,6 @@
 
 #include "error.h"
 #include "mem.h"
-#include "reduce.h"
 
 #include <math.h>
 #include <string.h>

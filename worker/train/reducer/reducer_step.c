@@ -11,7 +11,6 @@
 #include "error.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 enum { NAMES_SHOWN = 6 };
 

@@ -5,7 +5,6 @@
  * Gradients of a type lie together, in the reverse order of registration, as they come in about
  * that order: so those of a bucket are neighbours.
  */
-#include "error.h"
 #include "mem.h"
 #include "reduce.h"
 #include "reducer.h"

@@ -12,7 +12,6 @@
 #include "uneven_gather.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 /* NULL: this rank does not want it, as it has joined, or is not in the set. */

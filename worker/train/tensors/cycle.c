@@ -18,7 +18,6 @@
 #include "tensor_fusion.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Flags that are 1 in the end if all ranks set them. */

@@ -17,8 +17,6 @@
 #include "mem.h"
 #include "tensor_place.h"
 
-#include <string.h>
-
 /* Memory for nothing is memory, too: NULL means that there is none. */
 static void *alloc_bytes(size_t bytes)
 {
