@@ -1,26 +1,15 @@
 /*
- * ddpctl.c - exit codes, safe output of bytes on a terminal and as JSON, the choice of a token, and
- * a parser of option values. Owns nothing.
+ * ddpctl.c - exit codes, safe output of bytes on a terminal and as JSON, and the choice of a token.
+ * Owns nothing.
  */
 #include "ddpctl.h"
 #include "error.h"
 #include "mem.h"
-#include "parse.h"
 #include "token_file.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-ddp_status ddpctl_option_number(const struct option *option, const char *text, void *field,
-                                struct ddp_error *err)
-{
-    int64_t value;
-    ddp_status status = ddpi_parse_int(text, option->min, option->max, &value, err);
-    if (status == DDP_OK)
-        *(uint64_t *)field = (uint64_t)value;
-    return status;
-}
 
 enum ddpctl_exit ddpctl_exit_of(ddp_status status)
 {

@@ -52,8 +52,6 @@ struct ddpctl_auth {
 
 /* The values of --role, in the order of enum ddp_store_role. */
 #define DDPCTL_ROLES "agent|worker|observer"
-/* Parse a uint64_t between min and max. */
-ddp_status ddpctl_option_number(const struct option *, const char *, void *, struct ddp_error *);
 
 enum ddpctl_exit ddpctl_exit_of(ddp_status status);
 

@@ -19,8 +19,7 @@ struct doctor_options {
 static const struct option table[] = {
     {"json", 0, NULL, NULL, NULL, "Options", "print one JSON object for each check", option_switch,
      FIELD(json), 0, 0},
-    {"help", 'h', NULL, NULL, NULL, "Options", "print this list and exit", option_show, FIELD(help),
-     0, 0},
+    OPTION_HELP("Options", FIELD(help)),
 };
 
 const struct option_table ddpctl_doctor_table = {

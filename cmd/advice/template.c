@@ -41,8 +41,7 @@ static const struct option table[] = {
      FIELD(workers), 1, 4096},
     {"gpus", 0, "N", NULL, "0", OPTIONS, "number of GPUs of each pod", option_u32, FIELD(gpus), 0,
      1024},
-    {"help", 'h', NULL, NULL, NULL, OPTIONS, "print this list and exit", option_show, FIELD(help),
-     0, 0},
+    OPTION_HELP(OPTIONS, FIELD(help)),
 };
 
 const struct option_table ddpctl_template_table = {

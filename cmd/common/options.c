@@ -59,6 +59,32 @@ ddp_status option_u32(const struct option *option, const char *text, void *field
     return status;
 }
 
+_Static_assert(sizeof(size_t) == sizeof(uint64_t), "option_u64() and option_size() take either");
+
+ddp_status option_u64(const struct option *option, const char *text, void *field,
+                      struct ddp_error *err)
+{
+    int64_t value;
+    ddp_status status = ddpi_parse_int(text, option->min, option->max, &value, err);
+    if (status == DDP_OK)
+        *(uint64_t *)field = (uint64_t)value;
+    return status;
+}
+
+ddp_status option_size(const struct option *option, const char *text, void *field,
+                       struct ddp_error *err)
+{
+    uint64_t value;
+    ddp_status status = ddpi_parse_size(text, (uint64_t)option->max, &value, err);
+    if (status != DDP_OK)
+        return status;
+    if (value < (uint64_t)option->min)
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' is less than %lld bytes", text,
+                              (long long)option->min);
+    *(uint64_t *)field = value;
+    return DDP_OK;
+}
+
 ddp_status option_duration(const struct option *option, const char *text, void *field,
                            struct ddp_error *err)
 {

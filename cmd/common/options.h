@@ -36,6 +36,12 @@ struct option {
     int64_t min, max;     /* of whole numbers and durations */
 };
 
+/* The row of --help, whose field is a bool. */
+#define OPTION_HELP(group, field)                                                                  \
+    {                                                                                              \
+        "help", 'h', NULL, NULL, NULL, group, "print this list and exit", option_show, field, 0, 0 \
+    }
+
 /* An option of other programs, and its replacement here. */
 struct option_foreign {
     const char *word;    /* with its dashes; NULL: the end of a list */
@@ -62,10 +68,13 @@ static inline bool option_given(const char *text)
     return text != NULL && *text != '\0';
 }
 
-/* Parsers of const char *, bool, uint32_t, and uint64_t milliseconds (bare numbers are seconds). */
+/* Parsers of const char *, bool, uint32_t, uint64_t or size_t, the same of bytes (with a unit such
+ * as K), and uint64_t milliseconds (bare numbers are seconds). */
 ddp_status option_text(const struct option *, const char *, void *, struct ddp_error *);
 ddp_status option_switch(const struct option *, const char *, void *, struct ddp_error *);
 ddp_status option_u32(const struct option *, const char *, void *, struct ddp_error *);
+ddp_status option_u64(const struct option *, const char *, void *, struct ddp_error *);
+ddp_status option_size(const struct option *, const char *, void *, struct ddp_error *);
 ddp_status option_duration(const struct option *, const char *, void *, struct ddp_error *);
 /* One of the words in @arg, separated by '|': stores its index in an enum or a uint32_t. */
 ddp_status option_choice(const struct option *, const char *, void *, struct ddp_error *);

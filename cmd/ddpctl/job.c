@@ -50,8 +50,7 @@ static const struct option table[] = {
     {"json", 0, NULL, NULL, NULL, OPTIONS,
      "print one JSON object per line; bytes that are not UTF-8 as {\"base64\": \"...\"}",
      option_switch, FIELD(json), 0, 0},
-    {"help", 'h', NULL, NULL, NULL, OPTIONS, "print this list and exit", option_show, FIELD(help),
-     0, 0},
+    OPTION_HELP(OPTIONS, FIELD(help)),
     {"wait", 0, NULL, NULL, NULL, CHANGES,
      "wait until the change has taken effect (the default); the last of --wait and --no-wait "
      "counts",

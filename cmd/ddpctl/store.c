@@ -5,7 +5,6 @@
 #include "ddpctl_store.h"
 #include "error.h"
 #include "mem.h"
-#include "parse.h"
 #include "verbs.h"
 
 #include <string.h>
@@ -24,18 +23,6 @@ enum {
 #define WATCH         "Watch"
 #define BENCH         "Bench"
 
-static ddp_status parse_value_size(const struct option *option, const char *text, void *field,
-                                   struct ddp_error *err)
-{
-    return ddpi_parse_size(text, (uint64_t)option->max, field, err);
-}
-
-static ddp_status parse_version(const struct option *option, const char *text, void *field,
-                                struct ddp_error *err)
-{
-    return ddpi_parse_int(text, option->min, option->max, field, err);
-}
-
 static const struct option table[] = {
     {"endpoint", 0, "HOST:PORT", "DDPRUN_STORE", NULL, OPTIONS, "address of the store", option_text,
      FIELD(endpoint), 0, 0},
@@ -48,23 +35,22 @@ static const struct option table[] = {
      "never)",
      option_duration, FIELD(timeout_ms), 0, INT64_C(49) * 24 * 3600 * 1000},
     {"if-version", 0, "N", NULL, NULL, OPTIONS,
-     "set only if the key still has this version; 0: if it does not exist", parse_version,
+     "set only if the key still has this version; 0: if it does not exist", option_u64,
      FIELD(if_version), 0, INT64_MAX},
     {"json", 0, NULL, NULL, NULL, OPTIONS,
      "print one JSON object per line; bytes that are not UTF-8 as {\"base64\": \"...\"}",
      option_switch, FIELD(json), 0, 0},
-    {"help", 'h', NULL, NULL, NULL, OPTIONS, "print this list and exit", option_show, FIELD(help),
-     0, 0},
+    OPTION_HELP(OPTIONS, FIELD(help)),
     {"key", 0, NULL, NULL, NULL, WATCH, "watch exactly one key, not all keys with this prefix",
      option_switch, FIELD(watch.key), 0, 0},
     {"initial", 0, NULL, NULL, NULL, WATCH,
      "print existing keys first; a change during this may be printed twice, with the same version",
      option_switch, FIELD(watch.initial), 0, 0},
     {"from", 0, "VERSION", NULL, "the next change", WATCH,
-     "start with the change that has this version, if the server still remembers it",
-     ddpctl_option_number, FIELD(watch.from), 1, INT64_MAX},
-    {"count", 0, "N", NULL, NULL, WATCH, "exit after N changes", ddpctl_option_number,
-     FIELD(watch.count), 1, INT64_MAX},
+     "start with the change that has this version, if the server still remembers it", option_u64,
+     FIELD(watch.from), 1, INT64_MAX},
+    {"count", 0, "N", NULL, NULL, WATCH, "exit after N changes", option_u64, FIELD(watch.count), 1,
+     INT64_MAX},
     {"op", 0, "mix|set|get", NULL, "mix", BENCH, "measure set, get, or both in turns (mix)",
      option_choice, FIELD(bench.op), 0, 0},
     {"clients", 0, "N", NULL, "1", BENCH, "run N threads, each with one request in flight",
@@ -73,15 +59,15 @@ static const struct option table[] = {
      FIELD(bench.shared), 0, 0},
     {"duration", 0, "DURATION", NULL, "2s", BENCH, "run for this long", option_duration,
      FIELD(bench.duration_ms), 1, 3600 * 1000},
-    {"value-size", 0, "SIZE", NULL, "64", BENCH, "length of a value", parse_value_size,
+    {"value-size", 0, "SIZE", NULL, "64", BENCH, "length of a value", option_size,
      FIELD(bench.value_size), 0, DDP_STORE_VALUE_MAX},
     DDPCTL_AUTH_OPTIONS(IDENTITY, FIELD(auth)),
     {"role", 0, DDPCTL_ROLES, NULL, "agent, or the key's role", IDENTITY,
      "use only the permissions of this role", option_choice, FIELD(role), 0, 0},
     {"job", 0, "NAME", NULL, NULL, IDENTITY, "act as a member of this job", option_text, FIELD(job),
      0, 0},
-    {"epoch", 0, "N", NULL, "0", IDENTITY, "act in this epoch of the job", ddpctl_option_number,
-     FIELD(epoch), 0, INT64_MAX},
+    {"epoch", 0, "N", NULL, "0", IDENTITY, "act in this epoch of the job", option_u64, FIELD(epoch),
+     0, INT64_MAX},
 };
 
 const struct option_table ddpctl_store_table = {

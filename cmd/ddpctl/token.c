@@ -40,8 +40,8 @@ static const struct option table[] = {
      option_choice, FIELD(role), 0, 0},
     {"job", 0, "NAME", NULL, NULL, OPTIONS, "restrict the key to the keys of one job", option_text,
      FIELD(job), 0, 0},
-    {"epoch", 0, "N", NULL, "0", OPTIONS, "restrict the key to one epoch of the job",
-     ddpctl_option_number, FIELD(epoch), 0, INT64_MAX},
+    {"epoch", 0, "N", NULL, "0", OPTIONS, "restrict the key to one epoch of the job", option_u64,
+     FIELD(epoch), 0, INT64_MAX},
     {"endpoint", 0, "HOST:PORT", "DDPRUN_STORE", NULL, OPTIONS,
      "make the key for the store at this address, which must prove that it has the token; the key "
      "is valid for this store only, not for a new one at this address",
@@ -53,8 +53,7 @@ static const struct option table[] = {
     {"tls", 0, NULL, "DDPRUN_TLS", NULL, OPTIONS,
      "encrypt the connection to a store on another machine (TLS 1.3, keyed by the token)",
      option_switch, FIELD(tls), 0, 0},
-    {"help", 'h', NULL, NULL, NULL, OPTIONS, "print this list and exit", option_show, FIELD(help),
-     0, 0},
+    OPTION_HELP(OPTIONS, FIELD(help)),
 };
 
 const struct option_table ddpctl_token_table = {

@@ -173,20 +173,10 @@ static ddp_status add_item(struct host_list *list, const char *text, size_t len,
     return slurm_hosts_each(name, HOST_LIST_MAX, add_expanded, &expanding, err);
 }
 
-/* The length of the first item, up to a comma outside of brackets. */
-static size_t item_len(const char *text)
-{
-    bool inside = false;
-    size_t len = 0;
-    for (; text[len] != '\0' && (inside || text[len] != ','); len++)
-        inside = text[len] == '[' || (inside && text[len] != ']');
-    return len;
-}
-
 ddp_status host_list_add(struct host_list *list, const char *text, struct ddp_error *err)
 {
     for (;;) {
-        size_t len = item_len(text);
+        size_t len = slurm_hosts_item(text);
         ddp_status status = add_item(list, text, len, 0, err);
         if (status != DDP_OK || text[len] == '\0')
             return status == DDP_OK ? check_twice(list, NULL, err) : status;

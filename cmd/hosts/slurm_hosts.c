@@ -125,8 +125,7 @@ static ddp_status expand_item(struct expansion *e, size_t used, const char *item
                            (size_t)(item + len - close - 1), brackets + 1);
 }
 
-/* The length of the first item of @text, which ends at a comma outside brackets. */
-static size_t item_len(const char *text)
+size_t slurm_hosts_item(const char *text)
 {
     bool inside = false;
     size_t len = 0;
@@ -140,7 +139,7 @@ ddp_status slurm_hosts_each(const char *text, uint32_t max, slurm_host_fn *each,
 {
     struct expansion e = {.each = each, .ctx = ctx, .left = max, .err = err};
     for (;;) {
-        size_t len = item_len(text);
+        size_t len = slurm_hosts_item(text);
         ddp_status status = expand_item(&e, 0, text, len, 0);
         if (status != DDP_OK || text[len] == '\0')
             return status;

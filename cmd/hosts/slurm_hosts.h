@@ -21,4 +21,7 @@ typedef ddp_status slurm_host_fn(void *ctx, const char *name, size_t len, struct
 DDP_MUST_CHECK ddp_status slurm_hosts_each(const char *text, uint32_t max, slurm_host_fn *each,
                                            void *ctx, struct ddp_error *err);
 
+/* The length of the first item of @text, which ends at a comma outside brackets. */
+size_t slurm_hosts_item(const char *text);
+
 #endif

@@ -17,10 +17,10 @@ static const char ranks[] = "Ranks";
 static const char output[] = "Output";
 
 static const struct option table[] = {
-    {"minbytes", 'b', "SIZE", NULL, "8", COLL_SIZES, "smallest size", coll_option_size,
-     FIELD(begin), 0, COLL_MOST_BYTES},
-    {"maxbytes", 'e', "SIZE", NULL, "64M", COLL_SIZES, "largest size", coll_option_size, FIELD(end),
-     0, COLL_MOST_BYTES},
+    {"minbytes", 'b', "SIZE", NULL, "8", COLL_SIZES, "smallest size", option_size, FIELD(begin), 0,
+     COLL_MOST_BYTES},
+    {"maxbytes", 'e', "SIZE", NULL, "64M", COLL_SIZES, "largest size", option_size, FIELD(end), 0,
+     COLL_MOST_BYTES},
     {"stepfactor", 'f', "N", NULL, "4", COLL_SIZES, "multiply the size by N each time", option_u32,
      FIELD(factor), 2, 1024},
     {"nproc", 0, "N", NULL, NULL, ranks, "start N processes with ddprun, for each algorithm",
@@ -34,8 +34,7 @@ static const struct option table[] = {
      option_text, FIELD(output), 0, 0},
     {"json", 0, "FILE", NULL, NULL, output, "write every figure to FILE, one JSON object per line",
      option_text, FIELD(json), 0, 0},
-    {"help", 'h', NULL, NULL, NULL, output, "print this list and exit", option_show, FIELD(help), 0,
-     0},
+    OPTION_HELP(output, FIELD(help)),
 };
 
 const struct option_table tune_option_table = {

@@ -3,7 +3,6 @@
  * same as in nccl-tests.
  */
 #include "error.h"
-#include "parse.h"
 #include "perf_coll.h"
 
 #include <string.h>
@@ -12,23 +11,20 @@ extern char **environ;
 
 /* ---- values ---- */
 
-ddp_status coll_option_size(const struct option *option, const char *text, void *field,
-                            struct ddp_error *err)
-{
-    return ddpi_parse_size(text, (uint64_t)option->max, field, err);
-}
-
 struct word {
     const char *text;
-    int value;
+    unsigned value;
 };
 
-static ddp_status find_word(const struct word *words, const char *text, int *ret,
+_Static_assert(sizeof(ddp_dtype) == sizeof(unsigned) && sizeof(ddp_reduce_op) == sizeof(unsigned),
+               "find_word() fills fields of both types");
+
+static ddp_status find_word(const struct word *words, const char *text, unsigned *field,
                             struct ddp_error *err)
 {
     for (size_t i = 0; words[i].text != NULL; i++)
         if (strcmp(words[i].text, text) == 0) {
-            *ret = words[i].value;
+            *field = words[i].value;
             return DDP_OK;
         }
     return ddpi_error_set(err, DDP_E_INVALID, "'%s' is not a value that --help lists", text);
@@ -42,12 +38,8 @@ static ddp_status option_dtype(const struct option *option, const char *text, vo
                                         {"int32", DDP_INT32},       {"int64", DDP_INT64},
                                         {"bfloat16", DDP_BFLOAT16}, {"half", DDP_FLOAT16},
                                         {"float16", DDP_FLOAT16},   {NULL, 0}};
-    int value = 0;
     (void)option;
-    ddp_status status = find_word(words, text, &value, err);
-    if (status == DDP_OK)
-        *(ddp_dtype *)field = (ddp_dtype)value;
-    return status;
+    return find_word(words, text, field, err);
 }
 
 static ddp_status option_op(const struct option *option, const char *text, void *field,
@@ -56,12 +48,8 @@ static ddp_status option_op(const struct option *option, const char *text, void 
     static const struct word words[] = {
         {"sum", DDP_SUM},         {"average", DDP_AVERAGE}, {"avg", DDP_AVERAGE}, {"min", DDP_MIN},
         {"product", DDP_PRODUCT}, {"prod", DDP_PRODUCT},    {"max", DDP_MAX},     {NULL, 0}};
-    int value = 0;
     (void)option;
-    ddp_status status = find_word(words, text, &value, err);
-    if (status == DDP_OK)
-        *(ddp_reduce_op *)field = (ddp_reduce_op)value;
-    return status;
+    return find_word(words, text, field, err);
 }
 
 /* ---- the table ---- */
@@ -109,8 +97,7 @@ static const struct option table[] = {
      FIELD(breakdown), 0, 0},
     {"json", 0, "FILE", NULL, NULL, output, "write every figure to FILE, one JSON object per line",
      option_text, FIELD(json), 0, 0},
-    {"help", 'h', NULL, NULL, NULL, output, "print this list and exit", option_show, FIELD(help), 0,
-     0},
+    OPTION_HELP(output, FIELD(help)),
 };
 
 const struct option_table coll_option_table = {

@@ -39,23 +39,20 @@ extern const struct option_table coll_option_table;
 DDP_MUST_CHECK ddp_status coll_options_parse(int argc, char **argv, struct coll_options *ret,
                                              struct ddp_error *err);
 
-/* Parser of a uint64_t in bytes, at most the option's. */
-ddp_status coll_option_size(const struct option *, const char *, void *, struct ddp_error *);
-
 #define COLL_SIZES      "Sizes (bytes, or with a unit: K, M or G)"
 #define COLL_MOST_BYTES (INT64_C(1) << 40)
 
 /* Rows of an option table for the members begin, end, factor and step, which @field places. */
 /* clang-format off */
 #define COLL_SIZE_OPTIONS(field)                                                                 \
-    {"minbytes", 'b', "SIZE", NULL, "32M", COLL_SIZES, "smallest size", coll_option_size,        \
+    {"minbytes", 'b', "SIZE", NULL, "32M", COLL_SIZES, "smallest size", option_size,             \
      field(begin), 0, COLL_MOST_BYTES},                                                          \
-    {"maxbytes", 'e', "SIZE", NULL, "32M", COLL_SIZES, "largest size", coll_option_size,         \
+    {"maxbytes", 'e', "SIZE", NULL, "32M", COLL_SIZES, "largest size", option_size,              \
      field(end), 0, COLL_MOST_BYTES},                                                            \
     {"stepfactor", 'f', "N", NULL, NULL, COLL_SIZES, "multiply the size by N each time",         \
      option_u32, field(factor), 2, 1024},                                                        \
     {"stepbytes", 'i', "SIZE", NULL, "1M", COLL_SIZES, "or add this much each time",             \
-     coll_option_size, field(step), 1, COLL_MOST_BYTES}
+     option_size, field(step), 0, COLL_MOST_BYTES}
 /* clang-format on */
 
 /* Find the call with this name; false: there is none. */

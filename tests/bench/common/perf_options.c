@@ -27,8 +27,7 @@ static const struct option table[] = {
      "the ddprun to measure", option_text, FIELD(ddprun), 0, 0},
     {"ddprund", 0, "PATH", NULL, "next to this program, or in PATH", "Options",
      "the ddprund to measure", option_text, FIELD(ddprund), 0, 0},
-    {"help", 'h', NULL, NULL, NULL, "Options", "print this list and exit", option_show, FIELD(help),
-     0, 0},
+    OPTION_HELP("Options", FIELD(help)),
 };
 
 const struct option_table perf_option_table = {

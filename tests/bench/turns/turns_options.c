@@ -29,8 +29,7 @@ static const struct option table[] = {
      0},
     {"json", 0, "FILE", NULL, NULL, output, "add every figure to FILE, one JSON object per line",
      option_text, FIELD(json), 0, 0},
-    {"help", 'h', NULL, NULL, NULL, output, "print this list and exit", option_show, FIELD(help), 0,
-     0},
+    OPTION_HELP(output, FIELD(help)),
 };
 
 const struct option_table turns_option_table = {

@@ -15,15 +15,20 @@ static ddp_status operate(struct ddp_comm *comm, struct ddpi_run *run, void *str
     return status == DDP_OK ? ddpi_operate(comm, run, stream, err) : status;
 }
 
+static ddp_status operate_plain(struct ddp_comm *comm, const struct ddpi_call *call,
+                                const void *send, void *recv, void *stream, struct ddp_error *err)
+{
+    DDPI_UNINITIALIZED struct ddpi_run run;
+    run.task = (struct ddpi_task){.call = *call, .send = send, .recv = recv};
+    return operate(comm, &run, stream, err);
+}
+
 ddp_status ddp_all_reduce(ddp_comm *comm, const void *send, void *recv, size_t count,
                           ddp_dtype dtype, ddp_reduce_op op, void *stream, struct ddp_error *err)
 {
-    DDPI_UNINITIALIZED struct ddpi_run run;
-    run.task = (struct ddpi_task){
-        .call = {.operation = DDPI_ALL_REDUCE, .count = count, .dtype = dtype, .op = op},
-        .send = send,
-        .recv = recv};
-    return operate(comm, &run, stream, err);
+    const struct ddpi_call all_reduce = {
+        .operation = DDPI_ALL_REDUCE, .count = count, .dtype = dtype, .op = op};
+    return operate_plain(comm, &all_reduce, send, recv, stream, err);
 }
 
 ddp_status ddp_all_reduce_many(ddp_comm *comm, const struct ddp_buffer *buffers, size_t nbuffers,
@@ -39,66 +44,50 @@ ddp_status ddp_all_reduce_many(ddp_comm *comm, const struct ddp_buffer *buffers,
 ddp_status ddp_reduce(ddp_comm *comm, const void *send, void *recv, size_t count, ddp_dtype dtype,
                       ddp_reduce_op op, uint32_t root, void *stream, struct ddp_error *err)
 {
-    DDPI_UNINITIALIZED struct ddpi_run run;
-    run.task = (struct ddpi_task){
-        .call = {.operation = DDPI_REDUCE, .count = count, .dtype = dtype, .op = op, .root = root},
-        .send = send,
-        .recv = comm->rank == root ? recv : NULL};
-    return operate(comm, &run, stream, err);
+    const struct ddpi_call reduce = {
+        .operation = DDPI_REDUCE, .count = count, .dtype = dtype, .op = op, .root = root};
+    return operate_plain(comm, &reduce, send, comm->rank == root ? recv : NULL, stream, err);
 }
 
 ddp_status ddp_broadcast(ddp_comm *comm, void *buffer, size_t count, ddp_dtype dtype, uint32_t root,
                          void *stream, struct ddp_error *err)
 {
-    DDPI_UNINITIALIZED struct ddpi_run run;
-    run.task = (struct ddpi_task){
-        .call = {.operation = DDPI_BROADCAST, .count = count, .dtype = dtype, .root = root},
-        .send = buffer,
-        .recv = buffer};
-    return operate(comm, &run, stream, err);
+    const struct ddpi_call broadcast = {
+        .operation = DDPI_BROADCAST, .count = count, .dtype = dtype, .root = root};
+    return operate_plain(comm, &broadcast, buffer, buffer, stream, err);
 }
 
 ddp_status ddp_all_gather(ddp_comm *comm, const void *send, void *recv, size_t count,
                           ddp_dtype dtype, void *stream, struct ddp_error *err)
 {
-    DDPI_UNINITIALIZED struct ddpi_run run;
-    run.task =
-        (struct ddpi_task){.call = {.operation = DDPI_ALL_GATHER, .count = count, .dtype = dtype},
-                           .send = send,
-                           .recv = recv};
-    return operate(comm, &run, stream, err);
+    const struct ddpi_call all_gather = {
+        .operation = DDPI_ALL_GATHER, .count = count, .dtype = dtype};
+    return operate_plain(comm, &all_gather, send, recv, stream, err);
 }
 
 ddp_status ddp_reduce_scatter(ddp_comm *comm, const void *send, void *recv, size_t count,
                               ddp_dtype dtype, ddp_reduce_op op, void *stream,
                               struct ddp_error *err)
 {
-    DDPI_UNINITIALIZED struct ddpi_run run;
-    run.task = (struct ddpi_task){
-        .call = {.operation = DDPI_REDUCE_SCATTER, .count = count, .dtype = dtype, .op = op},
-        .send = send,
-        .recv = recv};
-    return operate(comm, &run, stream, err);
+    const struct ddpi_call reduce_scatter = {
+        .operation = DDPI_REDUCE_SCATTER, .count = count, .dtype = dtype, .op = op};
+    return operate_plain(comm, &reduce_scatter, send, recv, stream, err);
 }
 
 ddp_status ddp_send(ddp_comm *comm, const void *buffer, size_t count, ddp_dtype dtype,
                     uint32_t peer, void *stream, struct ddp_error *err)
 {
-    DDPI_UNINITIALIZED struct ddpi_run run;
-    run.task = (struct ddpi_task){
-        .call = {.operation = DDPI_SEND, .count = count, .dtype = dtype, .root = peer},
-        .send = buffer};
-    return operate(comm, &run, stream, err);
+    const struct ddpi_call send = {
+        .operation = DDPI_SEND, .count = count, .dtype = dtype, .root = peer};
+    return operate_plain(comm, &send, buffer, NULL, stream, err);
 }
 
 ddp_status ddp_recv(ddp_comm *comm, void *buffer, size_t count, ddp_dtype dtype, uint32_t peer,
                     void *stream, struct ddp_error *err)
 {
-    DDPI_UNINITIALIZED struct ddpi_run run;
-    run.task = (struct ddpi_task){
-        .call = {.operation = DDPI_RECV, .count = count, .dtype = dtype, .root = peer},
-        .recv = buffer};
-    return operate(comm, &run, stream, err);
+    const struct ddpi_call recv = {
+        .operation = DDPI_RECV, .count = count, .dtype = dtype, .root = peer};
+    return operate_plain(comm, &recv, NULL, buffer, stream, err);
 }
 
 ddp_status ddp_recv_any(ddp_comm *comm, void *buffer, size_t count, ddp_dtype dtype, uint32_t tag,
@@ -117,9 +106,8 @@ ddp_status ddp_recv_any(ddp_comm *comm, void *buffer, size_t count, ddp_dtype dt
 
 ddp_status ddp_barrier(ddp_comm *comm, void *stream, struct ddp_error *err)
 {
-    DDPI_UNINITIALIZED struct ddpi_run run;
-    run.task = (struct ddpi_task){.call = {.operation = DDPI_BARRIER}};
-    return operate(comm, &run, stream, err);
+    return operate_plain(comm, &(struct ddpi_call){.operation = DDPI_BARRIER}, NULL, NULL, stream,
+                         err);
 }
 
 ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t timeout_ms, struct ddp_error *err)
@@ -134,32 +122,23 @@ ddp_status ddp_monitored_barrier(ddp_comm *comm, uint32_t timeout_ms, struct ddp
 ddp_status ddp_gather(ddp_comm *comm, const void *send, void *recv, size_t count, ddp_dtype dtype,
                       uint32_t root, void *stream, struct ddp_error *err)
 {
-    DDPI_UNINITIALIZED struct ddpi_run run;
-    run.task = (struct ddpi_task){
-        .call = {.operation = DDPI_GATHER, .count = count, .dtype = dtype, .root = root},
-        .send = send,
-        .recv = comm->rank == root ? recv : NULL};
-    return operate(comm, &run, stream, err);
+    const struct ddpi_call gather = {
+        .operation = DDPI_GATHER, .count = count, .dtype = dtype, .root = root};
+    return operate_plain(comm, &gather, send, comm->rank == root ? recv : NULL, stream, err);
 }
 
 ddp_status ddp_scatter(ddp_comm *comm, const void *send, void *recv, size_t count, ddp_dtype dtype,
                        uint32_t root, void *stream, struct ddp_error *err)
 {
-    DDPI_UNINITIALIZED struct ddpi_run run;
-    run.task = (struct ddpi_task){
-        .call = {.operation = DDPI_SCATTER, .count = count, .dtype = dtype, .root = root},
-        .send = comm->rank == root ? send : NULL,
-        .recv = recv};
-    return operate(comm, &run, stream, err);
+    const struct ddpi_call scatter = {
+        .operation = DDPI_SCATTER, .count = count, .dtype = dtype, .root = root};
+    return operate_plain(comm, &scatter, comm->rank == root ? send : NULL, recv, stream, err);
 }
 
 ddp_status ddp_all_to_all(ddp_comm *comm, const void *send, void *recv, size_t count,
                           ddp_dtype dtype, void *stream, struct ddp_error *err)
 {
-    DDPI_UNINITIALIZED struct ddpi_run run;
-    run.task =
-        (struct ddpi_task){.call = {.operation = DDPI_ALL_TO_ALL, .count = count, .dtype = dtype},
-                           .send = send,
-                           .recv = recv};
-    return operate(comm, &run, stream, err);
+    const struct ddpi_call all_to_all = {
+        .operation = DDPI_ALL_TO_ALL, .count = count, .dtype = dtype};
+    return operate_plain(comm, &all_to_all, send, recv, stream, err);
 }

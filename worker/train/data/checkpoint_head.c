@@ -16,26 +16,38 @@ static const uint8_t magic[8] = {'D', 'D', 'P', 'C', 'H', 'E', 'C', 'K'};
 
 /* ---- what a caller sets ---- */
 
-static ddp_status check_blob(const struct ddp_checkpoint *checkpoint, size_t i, uint64_t *all,
+static ddp_status check_blob(const struct ddp_checkpoint_blob *blob, size_t i,
+                             const struct ddpi_blob_limits *limits, uint64_t *all,
                              struct ddp_error *err)
 {
-    const struct ddp_checkpoint_blob *blob = &checkpoint->blobs[i];
     size_t len = blob->name != NULL ? strnlen(blob->name, DDP_CHECKPOINT_NAME + 1) : 0;
     if (len == 0 || len > DDP_CHECKPOINT_NAME)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "the name of blob %zu of the checkpoint must have 1 to %d bytes", i,
-                              DDP_CHECKPOINT_NAME);
+                              "the name of blob %zu of the %s must have 1 to %d bytes", i,
+                              limits->of, DDP_CHECKPOINT_NAME);
     if (blob->data == NULL && blob->bytes > 0)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "blob '%s' of the checkpoint has %zu bytes, but its data is NULL",
-                              blob->name, blob->bytes);
-    if (blob->bytes > INT64_MAX - *all)
+                              "blob '%s' of the %s has %zu bytes, but its data is NULL", blob->name,
+                              limits->of, blob->bytes);
+    if (blob->bytes > limits->most - *all)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "blob '%s' makes the checkpoint larger than any file: it has %zu "
-                              "bytes",
-                              blob->name, blob->bytes);
+                              "blob '%s' makes the %s larger than any %s: it has %zu bytes",
+                              blob->name, limits->of, limits->in, blob->bytes);
     *all += blob->bytes;
     return DDP_OK;
+}
+
+ddp_status ddpi_blobs_check(const struct ddp_checkpoint_blob *blobs, size_t count,
+                            const struct ddpi_blob_limits *limits, struct ddp_error *err)
+{
+    if (blobs == NULL || count == 0 || count > DDP_CHECKPOINT_BLOBS)
+        return ddpi_error_set(err, DDP_E_INVALID, "the %s has %zu blobs: it needs 1 to %d",
+                              limits->of, blobs == NULL ? 0 : count, DDP_CHECKPOINT_BLOBS);
+    uint64_t all = 0;
+    ddp_status status = DDP_OK;
+    for (size_t i = 0; i < count && status == DDP_OK; i++)
+        status = check_blob(&blobs[i], i, limits, &all, err);
+    return status;
 }
 
 ddp_status ddpi_checkpoint_check(const struct ddp_checkpoint *checkpoint, struct ddp_error *err)
@@ -52,18 +64,9 @@ ddp_status ddpi_checkpoint_check(const struct ddp_checkpoint *checkpoint, struct
         return ddpi_error_set(err, DDP_E_INVALID,
                               "run_bytes of the checkpoint is %zu: at most %d, and 0 without run",
                               checkpoint->run_bytes, DDP_CHECKPOINT_RUN);
-    if (checkpoint->blobs == NULL || checkpoint->count == 0 ||
-        checkpoint->count > DDP_CHECKPOINT_BLOBS)
-        return ddpi_error_set(err, DDP_E_INVALID, "the checkpoint has %zu blobs: it needs 1 to %d",
-                              checkpoint->blobs == NULL ? 0 : checkpoint->count,
-                              DDP_CHECKPOINT_BLOBS);
-    uint64_t all = (uint64_t)1 << 32; /* more than the rest of a file can have */
-    for (size_t i = 0; i < checkpoint->count; i++) {
-        ddp_status status = check_blob(checkpoint, i, &all, err);
-        if (status != DDP_OK)
-            return status;
-    }
-    return DDP_OK;
+    /* 4 GiB are more than the rest of a file can have. */
+    const struct ddpi_blob_limits limits = {"checkpoint", "file", INT64_MAX - (INT64_C(1) << 32)};
+    return ddpi_blobs_check(checkpoint->blobs, checkpoint->count, &limits, err);
 }
 
 /* ---- writing ---- */

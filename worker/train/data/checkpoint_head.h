@@ -14,7 +14,15 @@ struct ddpi_buf;
 
 enum { DDPI_CHECKPOINT_FIXED = 32, DDPI_CHECKPOINT_SUM = 8 }; /* bytes */
 
+/* What blobs are @of, for sentences, what that is @in, and how many bytes they may have. */
+struct ddpi_blob_limits {
+    const char *of, *in;
+    uint64_t most;
+};
+
 /* What a caller has set is within the limits. */
+ddp_status ddpi_blobs_check(const struct ddp_checkpoint_blob *blobs, size_t count,
+                            const struct ddpi_blob_limits *limits, struct ddp_error *err);
 ddp_status ddpi_checkpoint_check(const struct ddp_checkpoint *checkpoint, struct ddp_error *err);
 
 /* Append the head to @buf, which is empty and without a limit. */

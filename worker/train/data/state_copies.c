@@ -4,49 +4,12 @@
  */
 #include "elastic_state.h"
 
+#include "checkpoint_head.h"
 #include "error.h"
 #include "mem.h"
 #include "state_choice.h"
 
 #include <string.h>
-
-/* ---- options ---- */
-
-static ddp_status check_blob(const struct ddp_state_options *options, size_t i, size_t *bytes,
-                             size_t *text, struct ddp_error *err)
-{
-    const struct ddp_checkpoint_blob *blob = &options->blobs[i];
-    size_t len = blob->name != NULL ? strnlen(blob->name, DDP_CHECKPOINT_NAME + 1) : 0;
-    if (len == 0 || len > DDP_CHECKPOINT_NAME)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "the name of blob %zu of the state must have 1 to %d bytes", i,
-                              DDP_CHECKPOINT_NAME);
-    if (blob->data == NULL && blob->bytes > 0)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "blob '%s' of the state has %zu bytes, but its data is NULL",
-                              blob->name, blob->bytes);
-    if (blob->bytes > PTRDIFF_MAX - *bytes)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "blob '%s' makes the state larger than any memory: it has %zu bytes",
-                              blob->name, blob->bytes);
-    *bytes += blob->bytes;
-    *text += len + 1;
-    return DDP_OK;
-}
-
-static ddp_status check_options(const struct ddp_state_options *options, size_t *bytes,
-                                size_t *text, struct ddp_error *err)
-{
-    if (options->blobs == NULL || options->count == 0 || options->count > DDP_CHECKPOINT_BLOBS)
-        return ddpi_error_set(err, DDP_E_INVALID, "the state has %zu blobs: it needs 1 to %d",
-                              options->blobs == NULL ? 0 : options->count, DDP_CHECKPOINT_BLOBS);
-    for (size_t i = 0; i < options->count; i++) {
-        ddp_status status = check_blob(options, i, bytes, text, err);
-        if (status != DDP_OK)
-            return status;
-    }
-    return DDP_OK;
-}
 
 /* ---- life ---- */
 
@@ -83,9 +46,14 @@ ddp_status ddp_state_create(const struct ddp_state_options *given, ddp_state **r
         return ddpi_error_set(err, DDP_E_INVALID,
                               "ddp_state_create(): the size of the options is not set");
     memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
-    ddp_status status = check_options(&options, &bytes, &text, err);
+    const struct ddpi_blob_limits limits = {"state", "memory", PTRDIFF_MAX};
+    ddp_status status = ddpi_blobs_check(options.blobs, options.count, &limits, err);
     if (status != DDP_OK)
         return status;
+    for (size_t i = 0; i < options.count; i++) {
+        bytes += options.blobs[i].bytes;
+        text += strlen(options.blobs[i].name) + 1;
+    }
     ddp_state *state = ddpi_calloc(1, sizeof *state);
     if (state == NULL)
         return ddpi_error_nomem(err, sizeof *state);
