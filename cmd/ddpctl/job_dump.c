@@ -4,9 +4,8 @@
  * doing. Owns the session to which question and answers belong.
  */
 #include "ddpctl_job.h"
-#include "dump_json.h"
 #include "dump_pickle.h"
-#include "dump_text.h"
+#include "dump_set.h"
 #include "error.h"
 #include "flight_ask.h"
 #include "mem.h"

@@ -5,7 +5,7 @@
 #include "buf.h"
 #include "ddpctl_store.h"
 #include "error.h"
-#include "json_bytes.h"
+#include "job_json.h"
 #include "parse.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
  * port ends with its session or with the server. A lost connection ends the program, as it cannot
  * know then whether the port still exists. Owns the session.
  */
-#include "json_bytes.h"
+#include "job_json.h"
 #include "store_loop.h"
 
 #include <string.h>

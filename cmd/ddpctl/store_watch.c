@@ -3,7 +3,7 @@
  * are listed after the watch has begun, so that no change is lost between the two.
  */
 #include "error.h"
-#include "json_bytes.h"
+#include "job_json.h"
 #include "mem.h"
 #include "store_loop.h"
 

@@ -3,10 +3,9 @@
  * it; the seat, which only the rounds know, is that of the first node in a job of as many nodes as
  * it may have. Values of variables that look like secrets are not shown.
  */
-#include "dry_run.h"
+#include "launcher.h"
 
 #include "buf.h"
-#include "print_message.h"
 #include "shell_words.h"
 #include "worker_env.h"
 
@@ -18,9 +17,7 @@ extern char **environ;
 
 enum { COLUMN = 14 };
 
-static void print_row(const char *name, const char *format, ...) DDP_PRINTF(2, 3);
-
-static void print_row(const char *name, const char *format, ...)
+DDP_PRINTF(2, 3) static void print_row(const char *name, const char *format, ...)
 {
     va_list args;
     printf("%-*s", COLUMN, name);

@@ -3,9 +3,8 @@
  * what each host is told. Errors of the command line are found before the split into guard and
  * head, those of the token behind it, so that the guard never has the token.
  */
-#include "launch_hosts.h"
+#include "launcher.h"
 
-#include "dry_run.h"
 #include "error.h"
 #include "exit_codes.h"
 #include "head.h"
@@ -13,7 +12,6 @@
 #include "host.h"
 #include "leash_text.h"
 #include "mem.h"
-#include "print_message.h"
 #include "proof.h"
 #include "route.h"
 #include "secrecy.h"

@@ -6,18 +6,14 @@
  * another host starts ddprun on a leash: standard input brings the token, the environment and
  * signals (leash.h).
  */
-#include "dry_run.h"
 #include "error.h"
 #include "exit_codes.h"
 #include "guard.h"
 #include "host.h"
-#include "launch_hosts.h"
+#include "launcher.h"
 #include "leash.h"
-#include "node_starter.h"
 #include "plan.h"
-#include "print_message.h"
 #include "processors.h"
-#include "run_agent.h"
 #include "secrecy.h"
 #include "version.h"
 

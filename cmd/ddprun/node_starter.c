@@ -1,8 +1,8 @@
 /*
- * node_starter.c - see node_starter.h. srun passes on signals, output and the exit code, and Slurm
+ * node_starter.c - see launcher.h. srun passes on signals, output and the exit code, and Slurm
  * ends its tasks with it, so nothing of this process needs to stay.
  */
-#include "node_starter.h"
+#include "launcher.h"
 
 #include "error.h"
 #include "mem.h"

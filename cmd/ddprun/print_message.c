@@ -1,7 +1,7 @@
 /*
  * print_message.c - prints one line. Owns nothing.
  */
-#include "print_message.h"
+#include "launcher.h"
 
 #include "text.h"
 

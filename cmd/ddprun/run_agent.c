@@ -3,7 +3,7 @@
  * membership and, for a job of one node, the store and its rounds. Jobs of one node and of several
  * nodes have two tables of one interface. Nothing else may run the loop.
  */
-#include "run_agent.h"
+#include "launcher.h"
 
 #include "error.h"
 #include "exit_codes.h"
@@ -18,7 +18,6 @@
 #include "multi_node.h"
 #include "peer_owner.h"
 #include "pmi_exchange.h"
-#include "print_message.h"
 #include "reap.h"
 #include "server.h"
 #include "single_node.h"

@@ -1,8 +1,8 @@
 /*
- * dump_json.c - see dump_json.h. Owns nothing. jansson takes NULL for a value that could not be
+ * dump_json.c - see dump_set.h. Owns nothing. jansson takes NULL for a value that could not be
  * made, and then makes none itself, so only the result is checked.
  */
-#include "dump_json.h"
+#include "dump_set.h"
 
 #include "buf.h"
 

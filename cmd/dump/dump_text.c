@@ -1,7 +1,7 @@
 /*
- * dump_text.c - see dump_text.h. All texts in a log are printable. Owns nothing.
+ * dump_text.c - see dump_set.h. All texts in a log are printable. Owns nothing.
  */
-#include "dump_text.h"
+#include "dump_set.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -3,7 +3,6 @@
  */
 #include "job_json.h"
 
-#include "json_bytes.h"
 #include "mem.h"
 
 #include <string.h>

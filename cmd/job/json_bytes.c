@@ -1,7 +1,7 @@
 /*
- * json_bytes.c - see json_bytes.h.
+ * json_bytes.c - see job_json.h.
  */
-#include "json_bytes.h"
+#include "job_json.h"
 
 #include "mem.h"
 

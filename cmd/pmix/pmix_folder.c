@@ -1,7 +1,7 @@
 /*
- * pmix_folder.c - see pmix_folder.h.
+ * pmix_folder.c - see pmix_place.h.
  */
-#include "pmix_folder.h"
+#include "pmix_place.h"
 
 #include "error.h"
 

@@ -5,11 +5,9 @@
 #ifndef CMD_PMIX_PLACE_H
 #define CMD_PMIX_PLACE_H
 
-#include "pmix_folder.h"
-
 #include <ddprun/store.h>
 
-enum { PLACE_NAME_SIZE = 256 };
+enum { PLACE_NAME_SIZE = 256, PMIX_FOLDER_SIZE = 256 };
 
 /* One node of the job. */
 struct pmix_node {
@@ -30,5 +28,18 @@ struct pmix_place {
 
 /* Reads the environment. DDP_E_INVALID: a variable is missing or no such number; @err names it. */
 DDP_MUST_CHECK ddp_status pmix_place_read(struct pmix_place *place, struct ddp_error *err);
+
+/* ---- a folder for the files of this node's ranks (pmix_folder.c) ---- */
+
+/* Such as shared memory of Open MPI's. It is removed with all that is in it when the ranks have
+ * ended, unless this process is killed before. */
+
+/* Make the folder, in TMPDIR or /tmp, and one in it for each of @nproc ranks: "PATH/LOCAL_RANK".
+ * DDP_E_LIMIT: the path is too long. DDP_E_SYS: it cannot be made. @ret_path is "" if nothing was
+ * made. */
+DDP_MUST_CHECK ddp_status pmix_folder_make(uint32_t nproc, char ret_path[PMIX_FOLDER_SIZE],
+                                           struct ddp_error *err);
+/* Remove what can be removed of it. Blocks. */
+void pmix_folder_remove(const char *path);
 
 #endif

@@ -4,7 +4,7 @@
  */
 #include "flight_answers.h"
 
-#include "agent_flight.h"
+#include "agent.h"
 #include "flight_ask.h"
 #include "mem.h"
 

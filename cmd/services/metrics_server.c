@@ -5,10 +5,9 @@
  */
 #include "metrics_server.h"
 
-#include "agent_flight.h"
+#include "agent.h"
 #include "error.h"
 #include "job_json.h"
-#include "json_bytes.h"
 #include "listen.h"
 #include "mem.h"
 #include "metrics_page.h"

@@ -4,10 +4,7 @@
  */
 #include "agent.h"
 
-#include "agent_exits.h"
-#include "agent_pmix.h"
-#include "agent_signals.h"
-#include "agent_stop.h"
+#include "agent_impl.h"
 #include "error.h"
 #include "guard.h"
 #include "mem.h"

@@ -25,9 +25,7 @@
 #ifndef DAEMON_AGENT_H
 #define DAEMON_AGENT_H
 
-#include "agent_check.h"
-#include "agent_start.h"
-#include "agent_stop.h"
+#include "agent_state.h"
 
 #include <ddprun/status.h>
 
@@ -36,6 +34,30 @@
 DDP_MUST_CHECK ddp_status agent_init(struct agent *agent, uv_loop_t *loop,
                                      const struct agent_config *config,
                                      const struct agent_hooks *hooks, struct ddp_error *err);
+
+/* IDLE: start the workers of @seat. Returns at once; the loop turns while they start. */
+void agent_run(struct agent *agent, const struct ddp_round_seat *seat);
+
+/* This node waits for its place in the job: meanwhile import what workers need (--preload). */
+void agent_wait(struct agent *agent);
+
+/* IDLE: run the node check; checked() follows, never from within. */
+void agent_check(struct agent *agent);
+
+/* The result does not matter any more: checked() follows soon, maybe from within. */
+void agent_end_check(struct agent *agent);
+
+/* End the workers. While they are ending, a more urgent @how shortens their grace period. */
+void agent_stop(struct agent *agent, enum member_stop how);
+
+/* IDLE: done() follows when all output has been written. */
+void agent_end(struct agent *agent, int exit_code);
+
+/* A copy of the last @last records of the worker at @local_rank, of the latest generation. NULL: no
+ * generation has begun here, or memory is short. A worker without a recorder has a copy without
+ * records. The caller frees the *@ret_len bytes. */
+struct ddpi_flight_header *agent_flight_copy(const struct agent *agent, uint32_t local_rank,
+                                             uint32_t last, size_t *ret_len);
 
 /* After done(): close the handles; agent_finish() once the loop has turned. */
 void agent_close(struct agent *agent);

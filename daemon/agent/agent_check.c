@@ -1,11 +1,9 @@
 /*
- * agent_check.c - see agent_check.h. CHECKING: the command runs (node_check.h). CLEARING: what it
+ * agent_check.c - see agent_impl.h. CHECKING: the command runs (node_check.h). CLEARING: what it
  * has left below the agent is killed, as after a generation (agent_stop.c). Owns nothing.
  */
-#include "agent_check.h"
+#include "agent_impl.h"
 
-#include "agent_exits.h"
-#include "agent_stop.h"
 #include "cgroup.h"
 #include "clock.h"
 #include "reap.h"

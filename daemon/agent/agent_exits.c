@@ -1,8 +1,8 @@
 /*
- * agent_exits.c - see agent_exits.h. Reaps workers and orphans; signals no worker except one that
+ * agent_exits.c - see agent_impl.h. Reaps workers and orphans; signals no worker except one that
  * has called MPI_Abort, or one of MPI programs that cannot be served.
  */
-#include "agent_exits.h"
+#include "agent_impl.h"
 
 #include "clock.h"
 #include "exit_codes.h"

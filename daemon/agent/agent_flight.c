@@ -1,7 +1,7 @@
 /*
- * agent_flight.c - see agent_flight.h. Owns nothing.
+ * agent_flight.c - see agent.h. Owns nothing.
  */
-#include "agent_flight.h"
+#include "agent.h"
 
 #include "mem.h"
 

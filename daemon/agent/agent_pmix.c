@@ -1,10 +1,8 @@
 /*
- * agent_pmix.c - see agent_pmix.h.
+ * agent_pmix.c - see agent_impl.h.
  */
-#include "agent_pmix.h"
+#include "agent_impl.h"
 
-#include "agent_exits.h"
-#include "agent_stop.h"
 #include "pmix_library.h"
 #include "worker_env.h"
 

@@ -1,11 +1,9 @@
 /*
- * agent_signals.c - see agent_signals.h. What an ending signal does depends on the state: a table
+ * agent_signals.c - see agent_impl.h. What an ending signal does depends on the state: a table
  * has an action for each.
  */
-#include "agent_signals.h"
+#include "agent_impl.h"
 
-#include "agent_exits.h"
-#include "agent_stop.h"
 #include "clock.h"
 #include "reap.h"
 #include "signames.h"

@@ -1,13 +1,9 @@
 /*
- * agent_start.c - see agent_start.h. Resets what belongs to one generation; worker_starter.c starts
+ * agent_start.c - see agent_impl.h. Resets what belongs to one generation; worker_starter.c starts
  * the processes.
  */
-#include "agent_start.h"
+#include "agent_impl.h"
 
-#include "agent_exits.h"
-#include "agent_pmix.h"
-#include "agent_signals.h"
-#include "agent_stop.h"
 #include "mem.h"
 #include "parse.h"
 #include "worker_env.h"

@@ -1,14 +1,12 @@
 /*
- * agent_stop.c - see agent_stop.h. agent_stop() asks the workers to stop and gives them a grace
+ * agent_stop.c - see agent_impl.h. agent_stop() asks the workers to stop and gives them a grace
  * period, which lasts as long as their main programs. SETTLING asks their helpers to end, some of
  * which clean up. SWEEPING kills what is left. DRAINING reads what the workers left in their pipes,
  * writes the report, and does not wait for a slow reader of our own output: the other nodes wait
  * for us. FLUSHING waits for that reader.
  */
-#include "agent_stop.h"
+#include "agent_impl.h"
 
-#include "agent_check.h"
-#include "agent_exits.h"
 #include "cgroup.h"
 #include "clock.h"
 #include "failpoint.h"

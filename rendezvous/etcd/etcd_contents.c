@@ -12,8 +12,8 @@
  *   - another process leads: the leader's key is not ours, and nothing is written;
  *   - etcd refuses, for lack of room say: the commit fails, and no change of it is acknowledged.
  */
-#include "etcd_contents.h"
 #include "error.h"
+#include "etcd_parts.h"
 #include "token_file.h"
 
 enum {

@@ -1,8 +1,8 @@
 /*
- * etcd_election.c - see etcd_election.h.
+ * etcd_election.c - see etcd_parts.h.
  */
-#include "etcd_election.h"
 #include "error.h"
+#include "etcd_parts.h"
 #include "token_file.h"
 
 #include <inttypes.h>

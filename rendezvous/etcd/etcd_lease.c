@@ -1,8 +1,8 @@
 /*
- * etcd_lease.c - see etcd_lease.h.
+ * etcd_lease.c - see etcd_parts.h.
  */
-#include "etcd_lease.h"
 #include "error.h"
+#include "etcd_parts.h"
 #include "token_file.h"
 
 #include <inttypes.h>

@@ -3,9 +3,7 @@
  * the election and the contents, which do not know each other. Owns all of them.
  */
 #include "etcd_store.h"
-#include "etcd_contents.h"
-#include "etcd_election.h"
-#include "etcd_lease.h"
+#include "etcd_parts.h"
 
 #include "error.h"
 #include "mem.h"

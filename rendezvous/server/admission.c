@@ -6,10 +6,9 @@
  * send their greeting at once, so peers that only hold connections open evict each other. An
  * address that fails too often is refused for some time (failure_rate.h).
  */
-#include "admission.h"
 #include "error.h"
-#include "jobs.h"
 #include "proto.h"
+#include "server_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>

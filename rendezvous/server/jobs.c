@@ -6,7 +6,7 @@
  * "epoch/NAME", which they do not see. So a store that restarts with its state has all of it,
  * except the data ports.
  */
-#include "jobs.h"
+#include "server_impl.h"
 
 #include "error.h"
 #include "parse.h"

@@ -5,9 +5,7 @@
  * of its last generation, "gN/", and those of its TCPStore clients are deleted: the next generation
  * would delete them too. Other keys of the job belong to its users, and stay.
  */
-#include "reclaim.h"
-
-#include "jobs.h"
+#include "server_impl.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,13 +2,11 @@
  * requests.c - passes requests to the core, answers those about jobs and statistics, and hands
  * replies to connections.
  */
-#include "requests.h"
-#include "jobs.h"
 #include "mem.h"
 #include "permissions.h"
 #include "server.h"
+#include "server_impl.h"
 #include "server_stats.h"
-#include "server_turn.h"
 
 #include <inttypes.h>
 #include <string.h>

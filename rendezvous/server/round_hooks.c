@@ -5,10 +5,9 @@
  * That port has the same number on all addresses that the server listens on for all jobs, since
  * members name only the address by which they reached the server.
  */
-#include "round_hooks.h"
+#include "server_impl.h"
 
 #include "error.h"
-#include "jobs.h"
 #include "parse.h"
 
 #include <errno.h>

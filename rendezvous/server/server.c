@@ -11,12 +11,9 @@
  *   - changes cannot be made durable: all connections are closed without a reply.
  */
 #include "server.h"
-#include "admission.h"
 #include "error.h"
 #include "mem.h"
-#include "requests.h"
-#include "round_hooks.h"
-#include "server_turn.h"
+#include "server_impl.h"
 #include "token_file.h"
 
 #include <ddprun/store.h>

@@ -1,11 +1,10 @@
 /*
- * server_turn.c - see server_turn.h. No reply leaves before the changes that it acknowledges are
+ * server_turn.c - see server_impl.h. No reply leaves before the changes that it acknowledges are
  * committed.
  */
-#include "server_turn.h"
+#include "server_impl.h"
 
 #include "mem.h"
-#include "reclaim.h"
 
 #include <sched.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  */
 #include "check_main.h"
 #include "ddpctl.h"
-#include "json_bytes.h"
+#include "job_json.h"
 
 #include <stdlib.h>
 #include <string.h>

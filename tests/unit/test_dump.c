@@ -3,10 +3,8 @@
  * generation; text; and pickles, byte for byte. And the key with which it asks.
  */
 #include "check_main.h"
-#include "dump_json.h"
 #include "dump_pickle.h"
 #include "dump_set.h"
-#include "dump_text.h"
 #include "flight_ask.h"
 
 #include <stdio.h>

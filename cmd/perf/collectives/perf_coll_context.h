@@ -28,4 +28,16 @@ double coll_now_us(void);
 /* Replace *@us by the greatest of all ranks. */
 bool coll_rank_slowest(struct coll_rank *rank, double *us, struct ddp_error *err);
 
+/* ---- the measurement (perf_coll_rank.c) ---- */
+
+/* Measure all sizes; rank 0 prints them. @comm and @side stay the caller's. In rank 0 this opens
+ * the report, which the caller closes, even if this fails. */
+bool coll_rank_run(struct coll_rank *rank, struct ddp_error *err);
+
+/* ---- NCCL as a contender (perf_coll_nccl.c) ---- */
+
+/* Measure NCCL on the sizes of the report if each rank has its own device; otherwise print why not.
+ * All ranks call it. */
+bool coll_nccl(struct coll_rank *rank, struct ddp_error *err);
+
 #endif

@@ -3,7 +3,7 @@
  * communicator. Nothing links to NCCL: the part of its interface used here is declared here, and
  * has not changed since NCCL 2.10.
  */
-#include "perf_coll_nccl.h"
+#include "perf_coll_context.h"
 
 #include "error.h"
 #include "library.h"

@@ -2,11 +2,10 @@
  * perf_coll_rank.c - fills the buffers of a rank, makes the calls, checks the results and times the
  * calls. Owns the buffers.
  */
-#include "perf_coll_rank.h"
+#include "perf_coll_context.h"
 
 #include "error.h"
 #include "mem.h"
-#include "perf_coll_nccl.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include "error.h"
 #include "mem.h"
 #include "parse.h"
-#include "perf_coll_rank.h"
+#include "perf_coll_context.h"
 #include "perf_node.h"
 #include "perf_program.h"
 

@@ -4,9 +4,9 @@
  */
 #include "blocking_call.h"
 
+#include "blocking_state.h"
 #include "clock.h"
 #include "error.h"
-#include "leader.h"
 #include "mem.h"
 
 void ddpi_store_call_done(void *ctx, struct ddpi_client_request *request,

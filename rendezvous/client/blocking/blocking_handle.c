@@ -3,11 +3,10 @@
  * eventfd and the events that nobody has read.
  */
 #include "blocking_call.h"
-#include "blocking_watch.h"
+#include "blocking_state.h"
 #include "client_store.h"
 #include "clock.h"
 #include "error.h"
-#include "leader.h"
 #include "mem.h"
 
 #include <errno.h>

@@ -40,4 +40,30 @@ struct waiter {
     bool canceled;
 };
 
+/* ---- how threads share one connection: one of them leads (leader.c) ---- */
+
+/* All functions are called with the lock held. */
+
+/* Wait until @waiter is ready or @until_ms has come; lead or follow meanwhile. */
+void ddpi_store_await(ddp_store *store, struct waiter *waiter, uint64_t until_ms);
+/* Lead for one turn, for @waiter (NULL: for the first connection): send, then wait for input at
+ * most until @until_ms. */
+void ddpi_store_lead(ddp_store *store, const struct waiter *waiter, uint64_t until_ms);
+
+/* Before requests are submitted: read a connection that was idle, as it may have ended. */
+void ddpi_store_read_if_idle(ddp_store *store, uint64_t now_ms);
+/* After requests were submitted: if another thread leads, send them here, and poke the leader for
+ * what only it can do. */
+void ddpi_store_send_beside_leader(ddp_store *store, uint64_t now_ms);
+/* After requests were canceled: tell the server, and let the leader look again. */
+void ddpi_store_send_cancellations(ddp_store *store);
+
+void ddpi_waiter_make_ready(struct waiter *waiter);
+
+/* ---- the queue of events (blocking_watch.c) ---- */
+
+/* The `event` hook of the client core. */
+ddp_status ddpi_store_on_event(void *ctx, struct ddpi_client_watch *watch,
+                               const struct ddpi_message *message, struct ddp_error *err);
+
 #endif

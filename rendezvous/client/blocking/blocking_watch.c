@@ -6,12 +6,11 @@
  * are dropped until the caller reads that one; after that no event is missing. The event that ends
  * a watch is always queued, as it comes only once.
  */
-#include "blocking_watch.h"
+#include "blocking_state.h"
 
 #include "blocking_call.h"
 #include "clock.h"
 #include "error.h"
-#include "leader.h"
 
 enum { EVENTS_MAX = 64 * 1024 * 1024 };
 

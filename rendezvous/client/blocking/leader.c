@@ -13,7 +13,7 @@
  * A call that is alone costs an uncontended mutex, one send, one poll and one recv. A connection
  * that was idle is read once more before it is used, as it may have ended meanwhile.
  */
-#include "leader.h"
+#include "blocking_state.h"
 
 #include "clock.h"
 #include "error.h"

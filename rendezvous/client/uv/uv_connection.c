@@ -11,7 +11,7 @@
  *   - an address is silent: the next one is tried;
  *   - the socket is still closing when the next one is wanted: that waits until it has closed.
  */
-#include "uv_connection.h"
+#include "uv_state.h"
 
 #include "clock.h"
 #include "error.h"

@@ -15,8 +15,7 @@
 #include "error.h"
 #include "keep_alive.h"
 #include "mem.h"
-#include "uv_connection.h"
-#include "uv_request.h"
+#include "uv_state.h"
 
 #include <stdio.h>
 #include <sys/random.h>

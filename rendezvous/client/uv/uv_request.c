@@ -2,7 +2,7 @@
  * uv_request.c - turns struct ddp_store_request into a request of the client core, and its reply
  * into struct ddp_store_result. Owns the copies of what a request points to.
  */
-#include "uv_request.h"
+#include "uv_state.h"
 
 #include "client_store.h"
 #include "clock.h"

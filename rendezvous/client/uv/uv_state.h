@@ -101,4 +101,27 @@ static inline void ddpi_uv_soon(ddp_store_uv *store)
         uv_idle_start(&store->soon, ddpi_uv_on_soon);
 }
 
+/* ---- requests and results (uv_request.c) ---- */
+
+/* The hook `done` of the client core. */
+void ddpi_uv_request_done(void *ctx, struct ddpi_client_request *request,
+                          const struct ddpi_message *reply);
+
+/* Answer the requests that ddp_store_uv_cancel() has marked. */
+void ddpi_uv_cancel_marked(ddp_store_uv *store);
+
+/* ---- the connection: name lookup, connecting, reading, writing (uv_connection.c) ---- */
+
+/* The client core has a connection that it reads from and writes to. */
+bool ddpi_uv_is_connected(const ddp_store_uv *store);
+
+/* Make of the connection what the core's state demands: dial, try the next address, or close. */
+void ddpi_uv_follow_state(ddp_store_uv *store, uint64_t now_ms);
+
+/* Write the core's output. */
+void ddpi_uv_send_output(ddp_store_uv *store, uint64_t now_ms);
+
+/* Give up the lookup that is under way. Once started, it ends only when the resolver does. */
+void ddpi_uv_leave_lookup(ddp_store_uv *store);
+
 #endif

@@ -31,7 +31,7 @@ struct ddpi_repeat;
 
 enum { DDPI_DOUBT_TEXT = DDPI_PEER_NAME + 128 };
 
-/* Which rank does not answer another one (question.h); the last that was heard. */
+/* Which rank does not answer another one (wait.h); the last that was heard. */
 struct ddpi_doubt {
     uint64_t noted_ms;
     uint32_t origin; /* the rank that has asked it */
@@ -74,7 +74,7 @@ struct ddp_comm {
     struct pollfd *polled;        /* room for what wait.c sleeps on */
     unsigned polled_room;
 
-    /* Of each operation the last brief run (repeat.h); NULL: there was none. */
+    /* Of each operation the last brief run (repeat.c); NULL: there was none. */
     _Atomic(struct ddpi_repeat *) repeats[DDPI_OPERATIONS];
 
     struct ddpi_doubt doubt;

@@ -9,13 +9,10 @@
  * Neighbours are asked before, as a rank that is missing may wait for another node, or in a
  * message.
  */
-#include "arena_wait.h"
+#include "wait.h"
 
 #include "arena_op.h"
 #include "clock.h"
-#include "judge.h"
-#include "notices.h"
-#include "question.h"
 #include "rank_names.h"
 
 #include <stdio.h>

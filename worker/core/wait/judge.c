@@ -1,5 +1,5 @@
 /*
- * judge.c - see judge.h. Owns nothing.
+ * judge.c - see wait.h. Owns nothing.
  *
  * A peer that is gone matters only to a rank that needs something from it: a rank that has
  * completed its last operation may leave while others still read what it sent. A failure that a
@@ -9,12 +9,10 @@
  *
  * Before the deadline ranks find out which of them to name when it passes (question.c).
  */
-#include "judge.h"
+#include "wait.h"
 
 #include "clock.h"
 #include "dying.h"
-#include "notices.h"
-#include "question.h"
 #include "verdict.h"
 
 /* ---- gone ---- */

@@ -1,12 +1,10 @@
 /*
- * notices.c - see notices.h. Owns nothing.
+ * notices.c - see wait.h. Owns nothing.
  */
-#include "notices.h"
+#include "wait.h"
 
 #include "clock.h"
 #include "error.h"
-#include "question.h"
-#include "seek.h"
 
 #include <errno.h>
 #include <sys/epoll.h>

@@ -11,7 +11,7 @@
  * A busy machine delays answers, and lets ranks begin at different times: so the longer the
  * timeout, the earlier they ask.
  */
-#include "question.h"
+#include "wait.h"
 
 #include "clock.h"
 

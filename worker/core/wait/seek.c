@@ -1,7 +1,7 @@
 /*
- * seek.c - see seek.h. Owns nothing.
+ * seek.c - see wait.h. Owns nothing.
  */
-#include "seek.h"
+#include "wait.h"
 
 #include "chunk_layout.h"
 #include "error.h"

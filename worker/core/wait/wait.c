@@ -4,12 +4,8 @@
  */
 #include "wait.h"
 
-#include "arena_wait.h"
 #include "clock.h"
-#include "judge.h"
 #include "mem.h"
-#include "notices.h"
-#include "seek.h"
 
 #include <errno.h>
 #include <string.h>
@@ -173,18 +169,4 @@ ddp_status ddpi_wait(struct ddp_comm *comm, const struct ddpi_wait *wait,
     struct ddpi_wait nap = *wait;
     nap.nap_us = ARENA_NAP_US;
     return wait_for_edges(comm, &nap, list, count);
-}
-
-ddp_status ddpi_wait_edge(struct ddp_comm *comm, const struct ddpi_wait *wait, uint32_t peer,
-                          struct ddpi_edge **ret_edge)
-{
-    for (;;) {
-        ddp_status status = ddpi_seek_edge(comm, wait, peer, ret_edge);
-        if (status != DDP_OK || *ret_edge != NULL)
-            return status;
-        const struct ddpi_need need = {.edge = ddpi_sought_edge(comm), .recv_bytes = 1};
-        status = ddpi_wait(comm, wait, &need, 1);
-        if (status != DDP_OK)
-            return status;
-    }
 }

@@ -15,9 +15,9 @@
 #include "device_state.h"
 #include "units.h"
 
-#include "question.h"
 #include "reduce.h"
 #include "steps.h"
+#include "wait.h"
 
 enum { TOKENS = 64 }; /* sent or received at once */
 

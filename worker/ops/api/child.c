@@ -2,7 +2,7 @@
  * child.c - a communicator of some ranks of another one, while it is being made. Owns nothing: the
  * child belongs to its caller. Sends nothing.
  */
-#include "child.h"
+#include "api_impl.h"
 
 #include "error.h"
 #include "tls.h"

@@ -1,12 +1,12 @@
 /*
  * comm.c - <ddprun/comm.h>: joining and leaving a communicator, and questions to it. Owns nothing.
  */
+#include "api_impl.h"
 #include "bootstrap.h"
 #include "error.h"
 #include "finalize.h"
 #include "grouped_calls.h"
 #include "mailbox.h"
-#include "memory_types.h"
 #include "runs.h"
 
 #include <stddef.h>

@@ -8,12 +8,11 @@
  *     member --finding: whether its child is complete--> first rank
  *     member <--finding of all-- first rank
  */
+#include "api_impl.h"
 #include "bytes.h"
-#include "child.h"
 #include "error.h"
 #include "grouped_calls.h"
 #include "mem.h"
-#include "parent_call.h"
 
 #include <ddprun/comm_groups.h>
 #include <stdio.h>

@@ -7,11 +7,11 @@
  * Only the ring is made here. Ranks have each other's cards and listen, so that further edges are
  * made as between processes.
  */
+#include "api_impl.h"
 #include "attempt.h"
 #include "communicator.h"
 #include "error.h"
 #include "mem.h"
-#include "memory_types.h"
 #include "sockets.h"
 
 #include <errno.h>

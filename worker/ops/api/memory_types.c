@@ -1,7 +1,7 @@
 /*
  * memory_types.c - the list of memory types: a new one gets a row here.
  */
-#include "memory_types.h"
+#include "api_impl.h"
 
 #include "cuda_memory.h"
 #include "host_memory.h"

@@ -1,7 +1,7 @@
 /*
  * parent_call.c - operations of the parent, and findings as bytes. Owns nothing.
  */
-#include "parent_call.h"
+#include "api_impl.h"
 
 #include "error.h"
 #include "mem.h"

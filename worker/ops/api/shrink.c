@@ -16,7 +16,7 @@
  * the leader is lost, so do the others with the next one; but whoever has said STANDS has a child
  * that works, and keeps it: then its first operation reports the leader's death.
  */
-#include "child.h"
+#include "api_impl.h"
 #include "clock.h"
 #include "error.h"
 #include "grouped_calls.h"

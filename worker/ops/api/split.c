@@ -2,12 +2,11 @@
  * split.c - ddp_comm_split(): all ranks of the parent pass their colours, keys and cards round;
  * then each knows its group, and how to reach it. Owns the child until it is complete.
  */
-#include "child.h"
+#include "api_impl.h"
 #include "error.h"
 #include "group_order.h"
 #include "grouped_calls.h"
 #include "mem.h"
-#include "parent_call.h"
 
 #include <ddprun/comm_groups.h>
 

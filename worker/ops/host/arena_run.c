@@ -5,10 +5,8 @@
  */
 #include "arena_run.h"
 
-#include "arena_wait.h"
 #include "debug.h"
 #include "error.h"
-#include "judge.h"
 #include "mem.h"
 #include "private_fds.h"
 #include "rank_names.h"

@@ -3,7 +3,7 @@
  * that of the peer comes to the communicator's scratch memory. A run owns the exchange of the step
  * that is under way.
  */
-#include "doubling_run.h"
+#include "host_algorithms.h"
 
 #include "doubling.h"
 #include "exchange.h"

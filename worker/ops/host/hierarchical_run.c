@@ -4,7 +4,7 @@
  * results are in the receive buffer; the shares of other nodes come to the communicator's scratch
  * memory. A run owns the exchange under way, and the counts of the parts.
  */
-#include "hierarchical_run.h"
+#include "host_algorithms.h"
 
 #include "arena_run.h"
 #include "chunk_layout.h"

@@ -6,11 +6,8 @@
 
 #include "arena_run.h"
 #include "debug.h"
-#include "doubling_run.h"
 #include "error.h"
-#include "hierarchical_run.h"
-#include "monitored_run.h"
-#include "parts_run.h"
+#include "host_algorithms.h"
 #include "peer_message.h"
 #include "reduce.h"
 #include "ring_engine.h"

@@ -7,10 +7,8 @@
 #include "mailbox.h"
 
 #include "clock.h"
-#include "judge.h"
 #include "mem.h"
-#include "notices.h"
-#include "seek.h"
+#include "wait.h"
 
 #include <string.h>
 

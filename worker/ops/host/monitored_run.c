@@ -10,14 +10,14 @@
  *
  * Owns the exchange of its run.
  */
-#include "monitored_run.h"
+#include "host_algorithms.h"
 
 #include "arena_run.h"
 #include "clock.h"
 #include "exchange.h"
 #include "mem.h"
-#include "notices.h"
 #include "rank_names.h"
+#include "wait.h"
 
 enum { GRACE_MS = 1000 };
 

@@ -5,7 +5,7 @@
  * Pieces pass only between ranks that have something for each other, so calls are compared over the
  * ring (ring_compare.h).
  */
-#include "parts_run.h"
+#include "host_algorithms.h"
 
 #include "exchange.h"
 #include "mem.h"

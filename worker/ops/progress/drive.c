@@ -7,13 +7,9 @@
  */
 #include "drive.h"
 
-#include "arena_wait.h"
 #include "clock.h"
-#include "judge.h"
 #include "mem.h"
-#include "notices.h"
-#include "packing.h"
-#include "seek.h"
+#include "progress_impl.h"
 #include "wait.h"
 
 #include <sched.h>

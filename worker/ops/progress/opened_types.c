@@ -1,10 +1,10 @@
 /*
- * opened_types.c - see opened_types.h. Owns nothing.
+ * opened_types.c - see progress_impl.h. Owns nothing.
  *
  * To ask whether the library of a type is loaded costs some 20 ns, as the dynamic linker counts
  * what it loads and unloads: only when a count has changed is the library looked up again.
  */
-#include "opened_types.h"
+#include "progress_impl.h"
 
 #include "communicator.h"
 #include "error.h"

@@ -6,7 +6,7 @@
 #include "error.h"
 #include "grouped_calls.h"
 #include "mem.h"
-#include "repeat.h"
+#include "progress_impl.h"
 #include "runs.h"
 #include "submit.h"
 

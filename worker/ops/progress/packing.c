@@ -2,7 +2,7 @@
  * packing.c - packs the buffers of a list into one and back. Owns that one, which is the buffer of
  * the task in between.
  */
-#include "packing.h"
+#include "progress_impl.h"
 
 #include "mem.h"
 

@@ -1,12 +1,11 @@
 /*
- * repeat.c - see repeat.h. A communicator owns what is kept, by operation; it is used under the
- * lock of the queue.
+ * repeat.c - see progress_impl.h. A communicator owns what is kept, by operation; it is used under
+ * the lock of the queue.
  */
-#include "repeat.h"
+#include "progress_impl.h"
 
 #include "communicator.h"
 #include "mem.h"
-#include "opened_types.h"
 #include "runs.h"
 
 /* Whether the buffers of two calls with the same counts overlap alike: they are as far from each

@@ -10,8 +10,8 @@
 #define DDPI_RUN_H
 
 #include "list.h"
-#include "need.h"
 #include "task.h"
+#include "wait.h"
 
 #include <stdatomic.h>
 

@@ -5,7 +5,7 @@
 
 #include "error.h"
 #include "mem.h"
-#include "opened_types.h"
+#include "progress_impl.h"
 #include "refused_run.h"
 #include "runs.h"
 

@@ -8,8 +8,6 @@
 #include "error.h"
 #include "gradient_memory.h"
 #include "mem.h"
-#include "tensor_place.h"
-#include "uneven_gather.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /*
- * tensor_place.c - see tensor_place.h. Owns the object's handle of a GPU's memory, and its stream
+ * tensor_place.c - see tensors.h. Owns the object's handle of a GPU's memory, and its stream
  * there.
  */
-#include "tensor_place.h"
+#include "tensors.h"
 
 #include "error.h"
 #include "gradient_memory.h"

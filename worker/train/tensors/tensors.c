@@ -10,7 +10,6 @@
 #include "gradient_memory.h"
 #include "mem.h"
 #include "reduce_check.h"
-#include "tensor_place.h"
 #include "tensor_scale.h"
 
 #include <inttypes.h>
@@ -111,10 +110,20 @@ static void sync_init(struct ddp_tensors *tensors)
     pthread_condattr_destroy(&monotonic);
 }
 
+/* It is in no list. */
+static void tensor_free(struct ddp_tensor *tensor)
+{
+    if (tensor->owner != NULL)
+        ddpi_gradients_free(ddpi_tensor_memory(tensor->owner, tensor->on_gpu), tensor->gathered);
+    ddpi_free(tensor->has);
+    ddpi_free(tensor->counts);
+    ddpi_free(tensor);
+}
+
 static void free_list(struct ddpi_list *list)
 {
     ddpi_list_for_each_safe (link, list)
-        ddpi_tensor_free(ddpi_container_of(link, struct ddp_tensor, link));
+        tensor_free(ddpi_container_of(link, struct ddp_tensor, link));
 }
 
 /* The thread has ended, or has never begun. */
@@ -360,7 +369,7 @@ static void take_back(struct ddp_tensors *tensors, struct ddp_tensor *tensor)
 {
     ddpi_name_table_remove(&tensors->names, tensor->request.set, tensor->request.name);
     ddpi_list_remove(&tensor->link);
-    ddpi_tensor_free(tensor);
+    tensor_free(tensor);
 }
 
 /* Number @index of @ops. A program that was built against another header passes shorter, or longer,
@@ -401,7 +410,7 @@ static ddp_status enqueue_one(struct ddp_tensors *tensors, const struct ddp_tens
     if (status == DDP_OK)
         *ret = tensor;
     else
-        ddpi_tensor_free(tensor);
+        tensor_free(tensor);
     return status;
 }
 
@@ -446,15 +455,6 @@ ddp_status ddp_tensors_enqueue_group(ddp_tensors *tensors, const struct ddp_tens
 
 /* ---- handles ---- */
 
-void ddpi_tensor_free(struct ddp_tensor *tensor)
-{
-    if (tensor->owner != NULL)
-        ddpi_gradients_free(ddpi_tensor_memory(tensor->owner, tensor->on_gpu), tensor->gathered);
-    ddpi_free(tensor->has);
-    ddpi_free(tensor->counts);
-    ddpi_free(tensor);
-}
-
 void ddpi_tensor_finish(struct ddp_tensor *tensor, ddp_status status,
                         const struct ddp_error *reason)
 {
@@ -472,7 +472,7 @@ void ddpi_tensor_finish(struct ddp_tensor *tensor, ddp_status status,
     pthread_cond_broadcast(&tensors->done);
     pthread_mutex_unlock(&tensors->lock);
     if (released) /* without the lock: the driver may wait before it frees memory */
-        ddpi_tensor_free(tensor);
+        tensor_free(tensor);
 }
 
 /* With the lock held. */
@@ -554,7 +554,7 @@ void ddp_tensors_release(ddp_tensor *tensor)
         ddpi_list_remove(&tensor->link);
     pthread_mutex_unlock(&tensors->lock);
     if (done)
-        ddpi_tensor_free(tensor);
+        tensor_free(tensor);
 }
 
 /* ---- join, sets ---- */
@@ -574,7 +574,7 @@ static ddp_status run_internal(struct ddp_tensors *tensors, struct ddp_tensor *t
         tensors->joining = true;
     pthread_mutex_unlock(&tensors->lock);
     if (status != DDP_OK) {
-        ddpi_tensor_free(tensor);
+        tensor_free(tensor);
         return status;
     }
     status = ddp_tensors_wait(tensor, 0, NULL, err);
@@ -639,7 +639,7 @@ ddp_status ddp_tensors_add_set(ddp_tensors *tensors, const uint32_t *ranks, uint
     if (status == DDP_OK)
         return run_internal(tensors, tensor, ret_set, err);
     if (tensor != NULL)
-        ddpi_tensor_free(tensor);
+        tensor_free(tensor);
     return status;
 }
 

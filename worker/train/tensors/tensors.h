@@ -56,11 +56,10 @@ struct ddp_tensors {
     struct ddpi_negotiation negotiation;
     struct ddpi_response_cache cache;
     struct ddpi_timeline timeline;
-    struct ddpi_buf list; /* requests of this rank for this cycle */
-    uint64_t *vector;     /* flags and bits of this cycle */
-    uint32_t *slots;      /* of the cache: what is wanted by all */
-    bool stop_sent;       /* all ranks will know that this one stops */
-    uint64_t next_stall_check_ms;
+    struct ddpi_buf list;                     /* requests of this rank for this cycle */
+    uint64_t *vector;                         /* flags and bits of this cycle */
+    uint32_t *slots;                          /* of the cache: what is wanted by all */
+    bool stop_sent;                           /* all ranks will know that this one stops */
     const struct ddpi_wanted_tensor *stalled; /* it has waited for too long */
 
     pthread_mutex_t lock;
@@ -91,7 +90,41 @@ ddp_status ddpi_tensors_carry_out(struct ddp_tensors *tensors,
 void ddpi_tensor_finish(struct ddp_tensor *tensor, ddp_status status,
                         const struct ddp_error *reason);
 
-/* Free a tensor that is in no list. */
-void ddpi_tensor_free(struct ddp_tensor *tensor);
+/* ---- where the buffers of a tensor lie: in host memory, or on a GPU (tensor_place.c) ---- */
+
+/* All tensors of an object that are on a GPU are on the same one, in one context. Their operations
+ * and factors are enqueued on a stream of the object, so the program's streams hold up none of
+ * them. */
+
+/* Look at the buffers of @op; the first ones on a GPU decide which it is. With the lock held, in
+ * the thread of the program. DDP_E_INVALID: not all are in one place. */
+ddp_status ddpi_tensor_place(struct ddp_tensors *tensors, const struct ddp_tensor_op *op,
+                             bool *ret_on_gpu, struct ddp_error *err);
+
+/* The handle of the memory, and the stream for steps on it; both NULL for host memory. */
+struct ddpi_gradient_memory *ddpi_tensor_memory(const struct ddp_tensors *tensors, bool on_gpu);
+void *ddpi_tensor_stream(const struct ddp_tensors *tensors, bool on_gpu);
+
+/* Wait for what the program has put on its streams before tensors @own on a GPU, so that they can
+ * be read. */
+ddp_status ddpi_tensors_await(const struct ddp_tensors *tensors, struct ddp_tensor *const *own,
+                              size_t count, struct ddp_error *err);
+
+/* Wait for the stream of the object, and look whether an operation of @comm there has failed. */
+ddp_status ddpi_tensors_settle(const struct ddp_tensors *tensors, ddp_comm *comm, bool on_gpu,
+                               struct ddp_error *err);
+
+/* Nothing is left on the stream of the object. */
+void ddpi_tensors_leave_gpu(struct ddp_tensors *tensors);
+
+/* ---- all-gathers to which each rank gives a number of its own (uneven_gather.c) ---- */
+
+/* Carry out @count all-gathers of one set, whose communicator is @comm, and set the results of
+ * @own, this rank's tensors; NULL: it has joined, and gives nothing. *@ret_operations is how many
+ * operations moved elements. Runs in the object's thread; errors are final. */
+ddp_status ddpi_uneven_gather(const struct ddp_tensors *tensors, ddp_comm *comm,
+                              const struct ddpi_tensor_response *const *batch,
+                              struct ddp_tensor *const *own, size_t count, uint64_t *ret_operations,
+                              struct ddp_error *err);
 
 #endif

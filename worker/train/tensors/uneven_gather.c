@@ -10,12 +10,11 @@
  * ranks may have one tensor in different places.
  * What other ranks give is only known by their numbers: sums are checked before memory is taken.
  */
-#include "uneven_gather.h"
+#include "tensors.h"
 
 #include "error.h"
 #include "gradient_memory.h"
 #include "mem.h"
-#include "tensor_place.h"
 
 /* Memory for nothing is memory, too: NULL means that there is none. */
 static void *alloc_bytes(size_t bytes)
