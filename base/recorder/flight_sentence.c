@@ -17,9 +17,7 @@ struct sentence {
     size_t left;
 };
 
-static void say(struct sentence *sentence, const char *format, ...) DDP_PRINTF(2, 3);
-
-static void say(struct sentence *sentence, const char *format, ...)
+DDP_PRINTF(2, 3) static void say(struct sentence *sentence, const char *format, ...)
 {
     va_list args;
     va_start(args, format);

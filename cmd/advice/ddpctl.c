@@ -99,25 +99,17 @@ static size_t printable_length(const unsigned char *at, size_t len)
     return 0;
 }
 
-size_t ddpctl_show(const void *bytes, size_t len, char shown[DDPCTL_SHOWN_MAX])
-{
-    const unsigned char *at = bytes;
-    size_t taken = printable_length(at, len);
-    if (taken == 0)
-        snprintf(shown, DDPCTL_SHOWN_MAX, "\\x%02x", *at);
-    else if (*at == '\\')
-        snprintf(shown, DDPCTL_SHOWN_MAX, "\\\\");
-    else
-        snprintf(shown, DDPCTL_SHOWN_MAX, "%.*s", (int)taken, (const char *)at);
-    return taken != 0 ? taken : 1;
-}
-
 void ddpctl_print_bytes(FILE *out, const void *bytes, size_t len)
 {
-    char shown[DDPCTL_SHOWN_MAX];
-    for (const char *at = bytes; len > 0;) {
-        size_t taken = ddpctl_show(at, len, shown);
-        fputs(shown, out);
+    for (const unsigned char *at = bytes; len > 0;) {
+        size_t taken = printable_length(at, len);
+        if (taken == 0)
+            fprintf(out, "\\x%02x", *at);
+        else if (*at == '\\')
+            fputs("\\\\", out);
+        else
+            fwrite(at, 1, taken, out);
+        taken = taken != 0 ? taken : 1;
         at += taken;
         len -= taken;
     }

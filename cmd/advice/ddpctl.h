@@ -59,12 +59,8 @@ enum ddpctl_exit ddpctl_exit_of(ddp_status status);
  * return the exit code. */
 int ddpctl_finish(ddp_status status, struct ddp_error *err);
 
-/* Write the first character of @len > 0 bytes to @shown in a form that is safe on a terminal:
- * control characters and invalid UTF-8 as \xNN, \ as \\. Returns the number of bytes consumed. */
-enum { DDPCTL_SHOWN_MAX = 8 };
-size_t ddpctl_show(const void *bytes, size_t len, char shown[DDPCTL_SHOWN_MAX]);
-
-/* Print any bytes in that form, without a newline. */
+/* Print any bytes in a form that is safe on a terminal, without a newline: control characters and
+ * invalid UTF-8 as \xNN, \ as \\. */
 void ddpctl_print_bytes(FILE *out, const void *bytes, size_t len);
 
 /* Print @object on one line and release it. NULL means out of memory. */

@@ -34,11 +34,10 @@ enum { FILES_ENOUGH = 4096, PROCESSES_ENOUGH = 1024, PORT = 29400 };
 
 #define SHARED_ENOUGH (UINT64_C(1) << 30)
 
-static void found(struct doctor_finding *ret, const char *format, ...) DDP_PRINTF(2, 3);
 static void advise(struct doctor_finding *ret, enum doctor_verdict verdict, const char *format, ...)
     DDP_PRINTF(3, 4);
 
-static void found(struct doctor_finding *ret, const char *format, ...)
+DDP_PRINTF(2, 3) static void found(struct doctor_finding *ret, const char *format, ...)
 {
     va_list args;
     va_start(args, format);

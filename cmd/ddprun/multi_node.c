@@ -280,14 +280,15 @@ static void on_lost(void *ctx, const char *why)
 {
     struct multi_node *node = ctx;
     stop_cluster(node);
-    if (ddpi_round_refusal(node->round) == DDP_OK)
+    if (ddpi_store_uv_refusal(ddpi_round_store(node->round)) == DDP_OK)
         membership_dropped(node->membership, why);
 }
 
 static void refuse(struct multi_node *node, const char *why)
 {
     char text[STORE_TROUBLE_TEXT];
-    store_trouble_refused(node->config, ddpi_round_refusal(node->round), why, text);
+    store_trouble_refused(node->config, ddpi_store_uv_refusal(ddpi_round_store(node->round)), why,
+                          text);
     membership_leave(node->membership, EXIT_REFUSED, text);
 }
 
@@ -315,7 +316,7 @@ static void on_connected(struct multi_node *node)
                                               .timeout_ms = DDP_STORE_FOREVER,
                                               .key = DDPI_STORE_JOB_KEY};
     if (keys != NULL) /* workers authenticate to that store with keys made for it */
-        keys->wanted = ddpi_round_met(node->round, &keys->store);
+        keys->wanted = ddpi_store_uv_met(ddpi_round_store(node->round), &keys->store);
     if (node->server == NULL) /* it may be the one of another job */
         (void)!ddp_store_uv_submit(ddpi_round_store(node->round), &get_job, on_store_job, node,
                                    NULL, NULL);

@@ -379,11 +379,6 @@ bool job_view_left_out(const struct job_view *view, const char *name, char *text
 
 /* ---- nodes ---- */
 
-bool job_node_there(const struct job_node *node)
-{
-    return node->member.there;
-}
-
 bool job_node_seated(const struct job_view *view, const struct job_node *node)
 {
     return has_order(node) && node->seat.generation != 0 && !node->seat.spare &&
@@ -413,7 +408,7 @@ const char *job_node_left_out(const struct job_node *node)
 
 bool job_node_is(const struct job_node *node, const char *name)
 {
-    return job_node_there(node) && !node->member.bad && strcmp(node->says.name, name) == 0;
+    return node->member.there && !node->member.bad && strcmp(node->says.name, name) == 0;
 }
 
 struct ranked {
@@ -443,7 +438,7 @@ struct job_node **job_view_order(const struct job_view *view, size_t *ret_count)
     for (size_t i = 0; i < view->nnodes; i++) {
         struct job_node *node = view->nodes[i];
         bool seated = job_node_seated(view, node);
-        if (job_node_there(node))
+        if (node->member.there)
             ranked[count++] = (struct ranked){node, seated ? node->seat.node_rank : UINT64_MAX};
     }
     qsort(ranked, count, sizeof *ranked, compare_ranked);
@@ -459,7 +454,7 @@ uint32_t job_view_count_without(const struct job_view *view, const char *name)
     uint32_t count = 0;
     for (size_t i = 0; i < view->nnodes; i++) {
         const struct job_node *node = view->nodes[i];
-        bool willing = job_node_there(node) && !node->member.bad && !node->says.leaving &&
+        bool willing = node->member.there && !node->member.bad && !node->says.leaving &&
                        job_node_left_out(node) == NULL && !job_node_is(node, name) &&
                        !job_view_drains(view, node->says.name);
         count += willing && !(has_order(node) && node->seat.order == DDP_ROUND_END);

@@ -98,8 +98,6 @@ bool job_parse_size(const char *text, uint32_t *ret_min, uint32_t *ret_max);
  * joining. The caller frees the array. NULL: out of memory, with a count of 0. */
 struct job_node **job_view_order(const struct job_view *view, size_t *ret_count);
 
-/* Whether the node is in the job. */
-bool job_node_there(const struct job_node *node);
 /* Whether it has a seat in the latest generation, may be running workers, or is a spare. */
 bool job_node_seated(const struct job_view *view, const struct job_node *node);
 bool job_node_busy(const struct job_node *node);

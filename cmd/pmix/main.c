@@ -41,9 +41,7 @@ static struct {
     struct pmix_waiting waiting;
 } server;
 
-static void tell_agent(const char *format, ...) DDP_PRINTF(1, 2);
-
-static void tell_agent(const char *format, ...)
+DDP_PRINTF(1, 2) static void tell_agent(const char *format, ...)
 {
     char line[LINE_SIZE];
     va_list args;

@@ -32,9 +32,7 @@ static void add_text(struct job_values *job, const char *key, const char *text)
     PMIX_INFO_LOAD(&job->values[job->count++], key, text, PMIX_STRING);
 }
 
-static bool put_text(struct ddpi_buf *text, const char *format, ...) DDP_PRINTF(2, 3);
-
-static bool put_text(struct ddpi_buf *text, const char *format, ...)
+DDP_PRINTF(2, 3) static bool put_text(struct ddpi_buf *text, const char *format, ...)
 {
     char part[PLACE_NAME_SIZE + 16];
     va_list args;

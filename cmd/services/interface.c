@@ -12,7 +12,8 @@
 
 static const char loopback[] = "lo";
 
-void interface_of(const struct sockaddr *address, char name[IF_NAMESIZE])
+/* Write the name of the interface with @address; "": none has it. */
+static void interface_of(const struct sockaddr *address, char name[IF_NAMESIZE])
 {
     struct ifaddrs *interfaces;
     struct ddpi_address wanted = ddpi_address_of(address);

@@ -5,12 +5,9 @@
 #define CMD_HOROVOD_INTERFACE_H
 
 #include <net/if.h>
-#include <sys/socket.h>
 
-/* Write the name of the interface with @address; "": none has it. */
-void interface_of(const struct sockaddr *address, char name[IF_NAMESIZE]);
-
-/* The same for the local address of @socket, and for an address in text. */
+/* Write the name of the interface with the local address of @socket, or with an address in text;
+ * "": none has it. */
 void interface_of_socket(int socket, char name[IF_NAMESIZE]);
 void interface_of_text(const char *address, char name[IF_NAMESIZE]);
 

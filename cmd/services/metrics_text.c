@@ -14,9 +14,7 @@
 
 enum { METRIC_LINE = 512, METRIC_NAME = 64 };
 
-static bool put(struct ddpi_buf *text, const char *format, ...) DDP_PRINTF(2, 3);
-
-static bool put(struct ddpi_buf *text, const char *format, ...)
+DDP_PRINTF(2, 3) static bool put(struct ddpi_buf *text, const char *format, ...)
 {
     char line[METRIC_LINE];
     va_list args;

@@ -199,10 +199,8 @@ struct lines {
     size_t used;
 };
 
-static void add_line(struct lines *lines, const char *format, ...) DDP_PRINTF(2, 3);
-
 /* Add a whole line, if it fits. */
-static void add_line(struct lines *lines, const char *format, ...)
+DDP_PRINTF(2, 3) static void add_line(struct lines *lines, const char *format, ...)
 {
     size_t room = GPU_HOLDERS_TEXT - lines->used;
     va_list args;

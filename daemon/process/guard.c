@@ -71,9 +71,7 @@ static void write_or_drop(const char *text, size_t len)
     timer_delete(timer);
 }
 
-static void guard_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static void guard_say(const char *format, ...)
+DDP_PRINTF(1, 2) static void guard_say(const char *format, ...)
 {
     char line[256];
     va_list args;

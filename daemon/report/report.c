@@ -21,9 +21,7 @@
 
 enum { STDERR_LINES = 20, TRACEBACK_LINES = 40, LINE_SHOWN = 400, WORKERS_SHOWN = 8 };
 
-static bool add_text(struct ddpi_buf *out, const char *format, ...) DDP_PRINTF(2, 3);
-
-static bool add_text(struct ddpi_buf *out, const char *format, ...)
+DDP_PRINTF(2, 3) static bool add_text(struct ddpi_buf *out, const char *format, ...)
 {
     char text[2048];
     va_list args;

@@ -30,9 +30,7 @@ static char unbuffered[] = "-u", command[] = "-c";
 
 enum { FIRST_OPERAND = 2, OWN_WORDS = 5 }; /* of a worker's argv; python3 -u -c BOOT MODULES */
 
-static void warm_say(const struct warm_process *warm, const char *format, ...) DDP_PRINTF(2, 3);
-
-static void warm_say(const struct warm_process *warm, const char *format, ...)
+DDP_PRINTF(2, 3) static void warm_say(const struct warm_process *warm, const char *format, ...)
 {
     char line[1024];
     va_list args;

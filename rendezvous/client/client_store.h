@@ -19,7 +19,6 @@ const char *ddpi_store_uv_host(const ddp_store_uv *store);
 bool ddpi_store_uv_met(const ddp_store_uv *store, uint64_t *ret_number);
 /* The client under @round, which owns it: for requests of the same agent. */
 ddp_store_uv *ddpi_round_store(const ddp_round *round);
-bool ddpi_round_met(const ddp_round *round, uint64_t *ret_number);
 
 /* A keeper (cmd/keeper), which proves the token; and its only operation: -> value. */
 #define DDPI_STORE_KEEPER           ((enum ddp_store_role)3)
@@ -27,7 +26,6 @@ bool ddpi_round_met(const ddp_round *round, uint64_t *ret_number);
 
 /* Why the store refuses the connection; DDP_OK: it does not, or has not said so. */
 ddp_status ddpi_store_uv_refusal(const ddp_store_uv *store);
-ddp_status ddpi_round_refusal(const ddp_round *round);
 
 /* Vouch for the TCPStore clients of @job on this host, and for no others: an agent sends this with
  * its proof on each connection that follows. */

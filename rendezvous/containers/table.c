@@ -153,3 +153,11 @@ struct ddpi_table_node *ddpi_table_next(const struct ddpi_table *table,
         iter->next = node->next;
     return node;
 }
+
+void ddpi_table_finish_free(struct ddpi_table *table, size_t offset)
+{
+    struct ddpi_table_iter iter = {0};
+    for (struct ddpi_table_node *node; (node = ddpi_table_next(table, &iter)) != NULL;)
+        ddpi_free((char *)node - offset);
+    ddpi_table_finish(table);
+}

@@ -37,6 +37,9 @@ struct ddpi_table {
 void ddpi_table_init(struct ddpi_table *table, const uint8_t seed[DDPI_SEED_SIZE]);
 void ddpi_table_finish(struct ddpi_table *table);
 
+/* The same, and free all objects in the table, which have their nodes at @offset. */
+void ddpi_table_finish_free(struct ddpi_table *table, size_t offset);
+
 struct ddpi_table_node *ddpi_table_find(const struct ddpi_table *table, const void *key,
                                         size_t len);
 

@@ -157,10 +157,7 @@ void ddpi_kv_accounts_finish(struct ddpi_kv *kv)
 {
     ddpi_free(kv->jobless);
     ddpi_free(kv->reserve);
-    struct ddpi_table_iter iter = {0};
-    for (struct ddpi_table_node *node; (node = ddpi_table_next(&kv->accounts, &iter)) != NULL;)
-        ddpi_free(account_in(node));
-    ddpi_table_finish(&kv->accounts);
+    ddpi_table_finish_free(&kv->accounts, offsetof(struct kv_account, node));
     ddpi_heap_finish(&kv->richest);
 }
 

@@ -321,9 +321,6 @@ void ddpi_kv_expire_leases(struct ddpi_kv *kv, uint64_t now_ms)
 
 void ddpi_kv_session_finish(struct ddpi_kv *kv)
 {
-    struct ddpi_table_iter iter = {0};
-    for (struct ddpi_table_node *node; (node = ddpi_table_next(&kv->sessions, &iter)) != NULL;)
-        ddpi_free(ddpi_container_of(node, struct kv_session, node));
-    ddpi_table_finish(&kv->sessions);
+    ddpi_table_finish_free(&kv->sessions, offsetof(struct kv_session, node));
     ddpi_heap_finish(&kv->leases);
 }

@@ -62,10 +62,7 @@ static void forget_blame(struct ddpi_rounds *rounds, const char *name)
 
 void ddpi_rounds_forget_all_blame(struct ddpi_rounds *rounds)
 {
-    struct ddpi_table_iter iter = {0};
-    for (struct ddpi_table_node *node; (node = ddpi_table_next(&rounds->blamed, &iter)) != NULL;)
-        ddpi_free(ddpi_container_of(node, struct blamed_name, node));
-    ddpi_table_finish(&rounds->blamed);
+    ddpi_table_finish_free(&rounds->blamed, offsetof(struct blamed_name, node));
 }
 
 void ddpi_rounds_forgive_all(struct ddpi_rounds *rounds)

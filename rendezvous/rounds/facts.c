@@ -50,21 +50,13 @@ static void member_destroy(struct ddpi_rounds *rounds, struct round_member *memb
     ddpi_free(member);
 }
 
-static void forget_all_drained(struct ddpi_rounds *rounds)
-{
-    struct ddpi_table_iter iter = {0};
-    for (struct ddpi_table_node *node; (node = ddpi_table_next(&rounds->drained, &iter)) != NULL;)
-        ddpi_free(ddpi_container_of(node, struct drained_name, node));
-    ddpi_table_finish(&rounds->drained);
-}
-
 void ddpi_rounds_destroy(struct ddpi_rounds *rounds)
 {
     if (rounds == NULL)
         return;
     while (!ddpi_list_empty(&rounds->members))
         member_destroy(rounds, ddpi_rounds_member_of(rounds->members.next));
-    forget_all_drained(rounds);
+    ddpi_table_finish_free(&rounds->drained, offsetof(struct drained_name, node));
     ddpi_rounds_forget_all_blame(rounds);
     ddpi_table_finish(&rounds->by_id);
     ddpi_free(rounds->sorted);
@@ -393,7 +385,7 @@ void ddpi_rounds_renew(struct ddpi_rounds *rounds)
     rounds->restored_seated = 0;
     rounds->settle_ms = UINT64_MAX;
     rounds->retell = true;
-    forget_all_drained(rounds);
+    ddpi_table_finish_free(&rounds->drained, offsetof(struct drained_name, node));
     ddpi_rounds_forgive_all(rounds);
     forget_verdict(rounds);
     admit_late(rounds);

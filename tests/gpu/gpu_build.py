@@ -153,7 +153,7 @@ class Build:
             base, library = base_sources(), library_sources()
             perf = sources('cmd/perf/collectives') + sources('cmd/perf/common') + [
                 ROOT / 'cmd/common/near_name.c', ROOT / 'cmd/common/options.c', ROOT / 'tests/gpu/gpu_perf.c']
-            device = [ROOT / 'tests' / name for name in ('gpu/device.c', 'lib/elements.c', 'lib/sample.c')]
+            device = [ROOT / 'tests' / name for name in ('gpu/device.c', 'lib/elements.c', 'lib/floats.c', 'lib/sample.c')]
             alone = [ROOT / 'tests/gpu' / name for name in
                      ('test_reduce_copy.c', 'bench_reduce_copy.c', 'free_memory.c', 'probe_driver.c',
                       'probe_nvml.c')]
@@ -164,8 +164,8 @@ class Build:
             tests = sources('tests/integration', 'test_device*.c')
             helpers = [ROOT / 'tests/integration/world.c', ROOT / 'tests/integration/world_kv.c', ROOT / 'tests/gpu/world_store.c',
                        ROOT / 'tests/lib/check_main.c', ROOT / 'tests/lib/descriptors.c',
-                       ROOT / 'tests/lib/elements.c', ROOT / 'tests/lib/sample.c',
-                       ROOT / 'tests/lib/sweep.c',
+                       ROOT / 'tests/lib/elements.c', ROOT / 'tests/lib/floats.c',
+                       ROOT / 'tests/lib/sample.c', ROOT / 'tests/lib/sweep.c',
                        *sources('tests/integration', 'rig*.c')]
             check = sources('tests/gpu/check')
             driver = sources('tests/cuda', but=['fixture.c', 'old_driver.c']) if self.with_driver else []

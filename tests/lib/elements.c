@@ -2,6 +2,7 @@
  * elements.c - one element at a time, in the plainest way there is.
  */
 #include "elements.h"
+#include "floats.h"
 
 #include "reduce_check.h"
 
@@ -112,13 +113,13 @@ static float float_of(ddp_dtype dtype, uint64_t bits)
     float value;
     switch (dtype) {
     case DDP_FLOAT16:
-        return ddpi_float_from_half((uint16_t)bits);
+        return float_from_half((uint16_t)bits);
     case DDP_BFLOAT16:
-        return ddpi_float_from_bfloat((uint16_t)bits);
+        return float_from_bfloat((uint16_t)bits);
     case DDP_FLOAT8_E4M3:
-        return ddpi_float_from_e4m3((uint8_t)bits);
+        return float_from_e4m3((uint8_t)bits);
     case DDP_FLOAT8_E5M2:
-        return ddpi_float_from_e5m2((uint8_t)bits);
+        return float_from_e5m2((uint8_t)bits);
     default:
         memcpy(&value, &low, sizeof value);
         return value;
@@ -130,13 +131,13 @@ static uint64_t of_float(ddp_dtype dtype, float value)
     uint32_t bits;
     switch (dtype) {
     case DDP_FLOAT16:
-        return ddpi_half_from_float(value);
+        return half_from_float(value);
     case DDP_BFLOAT16:
-        return ddpi_bfloat_from_float(value);
+        return bfloat_from_float(value);
     case DDP_FLOAT8_E4M3:
-        return ddpi_e4m3_from_float(value);
+        return e4m3_from_float(value);
     case DDP_FLOAT8_E5M2:
-        return ddpi_e5m2_from_float(value);
+        return e5m2_from_float(value);
     default:
         memcpy(&bits, &value, sizeof bits);
         return bits;

@@ -4,6 +4,7 @@
  */
 #include "check_main.h"
 #include "elements.h"
+#include "floats.h"
 #include "reduce_any.h"
 #include "sample.h"
 
@@ -109,7 +110,7 @@ START_TEST(nothing_is_lost_between_the_calls)
 {
     uint16_t in[31], out;
     for (size_t i = 0; i < 31; i++)
-        in[i] = ddpi_half_from_float(i == 0 ? 2048 : 1);
+        in[i] = half_from_float(i == 0 ? 2048 : 1);
     ddpi_fold(&(struct ddpi_fold){.in = (const uint8_t *)in,
                                   .stride = sizeof *in,
                                   .nin = 31,
@@ -118,7 +119,7 @@ START_TEST(nothing_is_lost_between_the_calls)
                                   .dtype = DDP_FLOAT16,
                                   .op = DDP_SUM,
                                   .divisor = 1});
-    ck_assert(ddpi_float_from_half(out) == 2078);
+    ck_assert(float_from_half(out) == 2078);
 }
 END_TEST
 

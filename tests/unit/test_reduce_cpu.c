@@ -5,6 +5,7 @@
  */
 #include "check_main.h"
 #include "elements.h"
+#include "floats.h"
 #include "sample.h"
 
 #include <math.h>
@@ -142,11 +143,11 @@ END_TEST
 
 START_TEST(one_value_at_a_time)
 {
-    ck_assert_uint_eq(ddpi_half_from_float(-1e-30F), 0x8000);
-    ck_assert_uint_eq(ddpi_e5m2_from_float(1.5F), 0x3e);
-    ck_assert_uint_eq(ddpi_e4m3_from_float(-448.0F), 0xfe);
-    ck_assert(ddpi_float_from_half(0x3c00) == 1 && ddpi_float_from_bfloat(0x3f80) == 1);
-    ck_assert(ddpi_float_from_e5m2(0x3c) == 1 && ddpi_float_from_e4m3(0x38) == 1);
+    ck_assert_uint_eq(half_from_float(-1e-30F), 0x8000);
+    ck_assert_uint_eq(e5m2_from_float(1.5F), 0x3e);
+    ck_assert_uint_eq(e4m3_from_float(-448.0F), 0xfe);
+    ck_assert(float_from_half(0x3c00) == 1 && float_from_bfloat(0x3f80) == 1);
+    ck_assert(float_from_e5m2(0x3c) == 1 && float_from_e4m3(0x38) == 1);
 }
 END_TEST
 

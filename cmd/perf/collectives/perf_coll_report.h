@@ -38,7 +38,6 @@ struct coll_row {
     struct coll_shape shape;
     struct coll_figure out, in; /* out of place, in place */
     double floor_us; /* time to copy as many bytes as all ranks read and write; 0: unknown */
-    double nccl_us;  /* 0: not measured */
 };
 
 struct coll_report {

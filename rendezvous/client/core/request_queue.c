@@ -103,7 +103,8 @@ bool ddpi_request_queue_was_sent(const struct ddpi_request_queue *queue,
     return request->frame_end > 0 && request->frame_end <= queue->sent_bytes;
 }
 
-uint64_t ddpi_request_expiry(const struct ddpi_client_request *request)
+/* When @request is given up: at its deadline, or later if it is pending, as the server answers. */
+static uint64_t expiry_of(const struct ddpi_client_request *request)
 {
     return request->frame_end > 0 ? ddpi_deadline(request->deadline_ms, DDPI_CLIENT_GRACE_MS)
                                   : request->deadline_ms;
@@ -113,7 +114,7 @@ static void move_expired(struct ddpi_request_queue *queue, struct ddpi_list *fro
                          struct ddpi_list *to, uint64_t now_ms)
 {
     ddpi_list_for_each_safe (node, from) {
-        uint64_t expiry_ms = ddpi_request_expiry(ddpi_request_of(node));
+        uint64_t expiry_ms = expiry_of(ddpi_request_of(node));
         if (expiry_ms <= now_ms) {
             ddpi_list_remove(node);
             ddpi_list_append(to, node);

@@ -59,8 +59,6 @@ struct ddpi_client_request *ddpi_request_queue_find(const struct ddpi_request_qu
 bool ddpi_request_queue_was_sent(const struct ddpi_request_queue *queue,
                                  const struct ddpi_client_request *request);
 
-/* When @request is given up: at its deadline, or later if it is pending, as the server answers. */
-uint64_t ddpi_request_expiry(const struct ddpi_client_request *request);
 /* Move expired requests to @late if they were queued, to @silent if they were pending. */
 void ddpi_request_queue_expire(struct ddpi_request_queue *queue, struct ddpi_list *late,
                                struct ddpi_list *silent, uint64_t now_ms);

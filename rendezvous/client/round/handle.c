@@ -253,16 +253,6 @@ ddp_store_uv *ddpi_round_store(const ddp_round *round)
     return round->store;
 }
 
-ddp_status ddpi_round_refusal(const ddp_round *round)
-{
-    return ddpi_store_uv_refusal(round->store);
-}
-
-bool ddpi_round_met(const ddp_round *round, uint64_t *ret_number)
-{
-    return ddpi_store_uv_met(round->store, ret_number);
-}
-
 int ddp_round_socket(const ddp_round *round)
 {
     return ddp_store_uv_socket(round->store);

@@ -50,11 +50,7 @@ static void host_destroy(struct ddpi_vouching *vouching, struct host *host)
 
 void ddpi_vouch_finish(struct ddpi_vouching *vouching)
 {
-    struct ddpi_table_iter iter = {0};
-    struct ddpi_table_node *node;
-    while ((node = ddpi_table_next(&vouching->hosts, &iter)) != NULL)
-        ddpi_free(ddpi_container_of(node, struct host, node));
-    ddpi_table_finish(&vouching->hosts);
+    ddpi_table_finish_free(&vouching->hosts, offsetof(struct host, node));
 }
 
 bool ddpi_vouch_add(struct ddpi_vouching *vouching, const struct ddpi_address *address,

@@ -6,7 +6,7 @@
 #define TESTS_GPU_CUDA_FP16_H
 
 extern "C" {
-#include "reduce.h"
+#include "floats.h"
 }
 
 struct __half {
@@ -25,12 +25,12 @@ inline uint16_t __half_as_ushort(__half half)
 
 inline float __half2float(__half half)
 {
-    return ddpi_float_from_half(half.bits);
+    return float_from_half(half.bits);
 }
 
 inline __half __float2half_rn(float value)
 {
-    return __half{ddpi_half_from_float(value)};
+    return __half{half_from_float(value)};
 }
 
 #endif

@@ -70,14 +70,4 @@ bool ddpi_dtype_can_cast(ddp_dtype dtype);
  * even; the two do not overlap. */
 void ddpi_cast(void *out, ddp_dtype to, const void *in, ddp_dtype from, size_t count);
 
-/* One value at a time, for tests and for programs that fill buffers. */
-float ddpi_float_from_half(uint16_t half);
-uint16_t ddpi_half_from_float(float value);
-float ddpi_float_from_bfloat(uint16_t bfloat);
-uint16_t ddpi_bfloat_from_float(float value);
-float ddpi_float_from_e4m3(uint8_t bits);
-uint8_t ddpi_e4m3_from_float(float value);
-float ddpi_float_from_e5m2(uint8_t bits);
-uint8_t ddpi_e5m2_from_float(float value);
-
 #endif
