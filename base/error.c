@@ -114,10 +114,9 @@ static bool descriptor_advice(int sys_errno, char *text, size_t size)
     if (!ddpi_errno_lacks_descriptors(sys_errno) || getrlimit(RLIMIT_NOFILE, &files) != 0)
         return false;
     if (sys_errno == ENFILE)
-        snprintf(
-            text, size,
-            "this machine has reached its limit on open files: raise /proc/sys/fs/file-max, or "
-            "end programs that have many files open");
+        snprintf(text, size,
+                 "this machine has reached its limit on open files: raise /proc/sys/fs/file-max, "
+                 "or end programs that have many files open");
     else
         snprintf(text, size,
                  "process %d may have %llu open files (RLIMIT_NOFILE): raise the limit with "

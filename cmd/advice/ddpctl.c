@@ -64,11 +64,10 @@ ddp_status ddpctl_advise_token(const struct ddp_store_options *options, ddp_stat
     if (options->token_fd != 0)
         return ddpi_error_advise(err, status, "the key of descriptor %d is not one for this store",
                                  options->token_fd);
-    return ddpi_error_advise(
-        err, status,
-        "most likely its token differs from %s: copy the file that 'ddpctl token show-path' names "
-        "on the store's machine over that one",
-        options->token_file);
+    return ddpi_error_advise(err, status,
+                             "most likely its token differs from %s: copy the file that 'ddpctl "
+                             "token show-path' names on the store's machine over that one",
+                             options->token_file);
 }
 
 /* ---- output ---- */

@@ -77,8 +77,7 @@ int ddpctl_doctor(int argc, char **argv)
     }
     if (options.help) {
         fputs("usage: ddpctl doctor [OPTIONS]\n\nLook at this machine for what jobs need, and say "
-              "what "
-              "to change.\n",
+              "what to change.\n",
               stdout);
         options_print_help(&ddpctl_doctor_table, stdout);
     } else {

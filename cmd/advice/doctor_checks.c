@@ -134,10 +134,9 @@ static void look_at_shared_memory(struct doctor_finding *ret)
     found(ret, "/dev/shm has %" PRIu64 " MiB, %" PRIu64 " MiB free", bytes >> 20,
           ((uint64_t)shm.f_bavail * shm.f_frsize) >> 20);
     if (bytes < SHARED_ENOUGH)
-        advise(
-            ret, DOCTOR_WARN,
-            "PyTorch's data loaders share memory there: enlarge it (containers: --shm-size, or a "
-            "volume of memory)");
+        advise(ret, DOCTOR_WARN,
+               "PyTorch's data loaders share memory there: enlarge it (containers: --shm-size, or "
+               "a volume of memory)");
 }
 
 static void look_at_control_groups(struct doctor_finding *ret)
@@ -180,10 +179,9 @@ static void look_at_name(struct doctor_finding *ret)
     int why = getaddrinfo(name, NULL, &hints, &infos);
     if (why != 0) {
         found(ret, "'%s' has no address: %s", name, gai_strerror(why));
-        advise(
-            ret, DOCTOR_WARN,
-            "other nodes cannot use this name: add it to the name server or to /etc/hosts, or give "
-            "addresses");
+        advise(ret, DOCTOR_WARN,
+               "other nodes cannot use this name: add it to the name server or to /etc/hosts, or "
+               "give addresses");
         return;
     }
     getnameinfo(infos->ai_addr, infos->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST);
@@ -237,8 +235,7 @@ static void look_at_port(struct doctor_finding *ret)
     if (!is_free && why == EADDRINUSE)
         advise(ret, DOCTOR_WARN,
                "a job whose nodes meet here joins the store that listens there, or needs another "
-               "port: "
-               "--rdzv-endpoint=HOST:PORT");
+               "port: --rdzv-endpoint=HOST:PORT");
     if (fd >= 0)
         close(fd);
 }

@@ -54,8 +54,7 @@ static const struct explanation codes[] = {
      "yes"},
     {75, 75, "ddprun", "the store was there, but too few fit nodes came within --join-timeout",
      "the line on standard error says how many nodes were there, how many are needed, and which "
-     "are "
-     "left out",
+     "are left out",
      "start the missing nodes, mend those left out and 'ddpctl admit' them, lower MIN of "
      "--nnodes=MIN:MAX, or give a longer --join-timeout",
      "yes"},
@@ -68,8 +67,7 @@ static const struct explanation codes[] = {
      "no"},
     {78, 78, "ddprun", "the job cannot run on this machine",
      "the line on standard error says what is missing: a program, a GPU, a port, a folder, a "
-     "limit; "
-     "or how the node check has failed",
+     "limit; or how the node check has failed",
      "provide it; the line ends with how", "no"},
     {93, 93, "ddprun", "workers failed in the same way again and again (--crash-loop)",
      "the last report names the rank, its exit code and its last lines of standard error",
@@ -88,8 +86,7 @@ static const struct explanation codes[] = {
      "look for the cause in the report, or try ssh alone", "as you like"},
     {1, 254, "worker", "the worker that failed first exited with this code",
      "the report on standard error names its rank, and quotes its last lines; --log-dir=DIR "
-     "--tee=3 "
-     "keeps all of them",
+     "--tee=3 keeps all of them",
      "look for the cause there", "as you like"},
 };
 
@@ -218,10 +215,9 @@ int ddpctl_explain(int argc, char **argv)
         return DDPCTL_USAGE;
     }
     if (options.help) {
-        fputs(
-            "usage: ddpctl explain [OPTIONS] CODE\n\nSay what an exit code of ddprun means, how to "
-            "make sure, and what to do.\n",
-            stdout);
+        fputs("usage: ddpctl explain [OPTIONS] CODE\n\nSay what an exit code of ddprun means, how "
+              "to make sure, and what to do.\n",
+              stdout);
         options_print_help(&ddpctl_explain_table, stdout);
     } else if (operand != argc - 1) {
         fputs("ddpctl explain: give one exit code, such as 137, or a signal\n", stderr);

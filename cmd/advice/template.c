@@ -74,11 +74,10 @@ static ddp_status check_options(const struct template_options *options, bool nam
         return ddpi_error_set(err, DDP_E_INVALID,
                               "what for? 'ddpctl template kubernetes' prints a job for Kubernetes");
     if (!is_label(options->name))
-        return ddpi_error_set(
-            err, DDP_E_INVALID,
-            "--name: '%.64s' is no name for objects of Kubernetes: use 1 to 52 of "
-            "[a-z0-9-], a letter first, no '-' last",
-            options->name);
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--name: '%.64s' is no name for objects of Kubernetes: use 1 to 52 "
+                              "of [a-z0-9-], a letter first, no '-' last",
+                              options->name);
     if (!is_image(options->image))
         return ddpi_error_set(err, DDP_E_INVALID, "--image: '%.64s' is no name of an image",
                               options->image);

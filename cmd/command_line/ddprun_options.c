@@ -251,8 +251,8 @@ static const struct option table[] = {
      option_choice, FIELD(rdzv_backend), 0, 0},
     {"rdzv-endpoint", 0, "HOST[:PORT],...", "PET_RDZV_ENDPOINT", NULL, MEETING,
      "where the nodes meet: the address of a ddprund, or else of the node that then hosts the "
-     "store, such as node1:29400 (the default port). Several addresses: ddprund with one etcd. "
-     "One node: loopback address of the store; with static, MASTER_ADDR and MASTER_PORT",
+     "store, such as node1:29400 (the default port). Several addresses: ddprund with one etcd. One "
+     "node: loopback address of the store; with static, MASTER_ADDR and MASTER_PORT",
      parse_endpoints, FIELD(rdzv_endpoints), 0, 0},
     {"rdzv-conf", 0, "LIST", "PET_RDZV_CONF", NULL, MEETING,
      "torchrun's settings as KEY=VALUE,...: join_timeout or timeout (like --join-timeout), "
@@ -341,8 +341,7 @@ static const struct option table[] = {
      "last run",
      option_text, FIELD(log_dir), 0, 0},
     {"redirects", 'r', "STREAMS", "PET_REDIRECTS", "0", OUTPUT,
-     "write to files instead of the console: 1 stdout, 2 stderr, 3 both; or by local rank: "
-     "0:3,1:2",
+     "write to files instead of the console: 1 stdout, 2 stderr, 3 both; or by local rank: 0:3,1:2",
      parse_streams_text, FIELD(redirects), 0, 0},
     {"tee", 't', "STREAMS", "PET_TEE", "0", OUTPUT,
      "write to files and to the console; STREAMS as with --redirects", parse_streams_text,
@@ -415,8 +414,7 @@ static const struct option table[] = {
     {"numa-binding", 0, "node|socket|exclusive|core-complex", NULL, NULL, PROGRAM,
      "let each worker run only on the processors of the NUMA node of its GPU (without GPUs: of its "
      "share of the nodes), of that node's socket, on cores of the node that no other worker has, "
-     "or "
-     "on those that share a last-level cache",
+     "or on those that share a last-level cache",
      option_choice, FIELD(numa_binding), 0, 0},
     {"mpi", 0, "auto|pmi|pmix", NULL, "auto", PROGRAM,
      "serve MPI programs by PMI-1 (MPICH's family), by PMIx (Open MPI), or by what each asks for",
@@ -605,11 +603,10 @@ static ddp_status parse_local_rank(const char *text, size_t len, uint32_t nproc,
     int64_t rank;
     snprintf(number, sizeof number, "%.*s", len < sizeof number ? (int)len : 23, text);
     if (ddpi_parse_int(number, 0, (int64_t)nproc - 1, &rank, NULL) != DDP_OK)
-        return ddpi_error_set(
-            err, DDP_E_INVALID,
-            "'%.*s' is not a local rank; these go from 0 to %u here, one less than "
-            "the number of workers",
-            (int)len, text, nproc - 1);
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%.*s' is not a local rank; these go from 0 to %u here, one less "
+                              "than the number of workers",
+                              (int)len, text, nproc - 1);
     *ret_rank = (uint32_t)rank;
     return DDP_OK;
 }

@@ -74,9 +74,7 @@ static ddp_status read_store_type(const char *value, int64_t *ret, struct ddp_er
         return DDP_OK;
     return ddpi_error_set(
         err, DDP_E_UNSUPPORTED,
-        "'%s' is not supported: the store is always on the network, 'tcp'; leave it "
-        "out",
-        value);
+        "'%s' is not supported: the store is always on the network, 'tcp'; leave it out", value);
 }
 
 /* All keys of torchrun 2.x. The ignored ones are times of its own store and protocol. */
@@ -142,8 +140,7 @@ static ddp_status read_item(const char *item, size_t len, struct settings *setti
     if (name_len == 0 || text_len == 0 || name_len >= PAIR_MAX || text_len >= PAIR_MAX)
         return ddpi_error_set(
             err, DDP_E_INVALID,
-            "'%.*s' is not KEY=VALUE; the list is KEY=VALUE,KEY=VALUE,... with no "
-            "comma at the end",
+            "'%.*s' is not KEY=VALUE; the list is KEY=VALUE,KEY=VALUE,... with no comma at the end",
             name_len < PAIR_MAX ? (int)name_len : PAIR_MAX, item);
     snprintf(name, sizeof name, "%.*s", (int)name_len, item);
     snprintf(value, sizeof value, "%.*s", (int)text_len, text);

@@ -74,19 +74,17 @@ static ddp_status check_program(const char *path, struct ddp_error *err)
     if (stat(path, &st) != 0)
         return cannot_find("program", path, err);
     if (S_ISDIR(st.st_mode))
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "'%s' is a directory without a __main__.py, not a program; name a "
-                              "file in it",
-                              path);
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "'%s' is a directory without a __main__.py, not a program; name a file in it", path);
     if (!S_ISREG(st.st_mode))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "'%s' is a device or pipe, not a program; name a regular file", path);
     if (access(path, X_OK) != 0)
-        return ddpi_error_set(
-            err, DDP_E_INVALID,
-            "'%s' is not executable; run 'chmod +x %s', or give a Python script a "
-            "name that ends in .py",
-            path, path);
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is not executable; run 'chmod +x %s', or give a Python script "
+                              "a name that ends in .py",
+                              path, path);
     return DDP_OK;
 }
 
@@ -115,10 +113,9 @@ static ddp_status check_script(const char *path, struct ddp_error *err)
     if (stat(path, &st) != 0 || access(path, R_OK) != 0)
         return cannot_find("script", path, err);
     if (S_ISDIR(st.st_mode) && python_program_kind(path) == PYTHON_NONE)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "'%s' is a directory without a __main__.py, not a script; name a "
-                              "file in it",
-                              path);
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "'%s' is a directory without a __main__.py, not a script; name a file in it", path);
     return DDP_OK;
 }
 
@@ -140,13 +137,13 @@ static ddp_status resolve_python(const char *script, char **ret_path, struct ddp
     ddp_status status = program_find(given ? name : "python3", ret_path, err);
     if (status == DDP_OK || status == DDP_E_NOMEM)
         return status;
-    return ddpi_error_set(
-        err, status,
-        given ? "'%s' cannot be run: PYTHON_EXEC='%s' is not a program; set it to "
-                "an interpreter, or unset it to use python3"
-              : "'%s' cannot be run: there is no active environment, and no python3 "
-                "in PATH; install it, or set PYTHON_EXEC to an interpreter",
-        script, name);
+    return ddpi_error_set(err, status,
+                          given
+                              ? "'%s' cannot be run: PYTHON_EXEC='%s' is not a program; set it to "
+                                "an interpreter, or unset it to use python3"
+                              : "'%s' cannot be run: there is no active environment, and no "
+                                "python3 in PATH; install it, or set PYTHON_EXEC to an interpreter",
+                          script, name);
 }
 
 /* As torchrun runs it. A program that PATH has comes before a file of that name. */

@@ -231,13 +231,13 @@ static void on_long_wait(uv_timer_t *timer)
                        config->store, is_name ? " (" : "", is_name ? host : "",
                        is_name ? " here)" : "", config->endpoint.port);
     else if (has_no_host(node))
-        membership_say(node->membership,
-                       "no store answers at %s, and this node cannot host it, as it does not have "
-                       "the address %s: start ddprun on the node that has it, or a ddprund; if no "
-                       "node has it (that of a service, or NAT), start one node with "
-                       "--rdzv-endpoint=0.0.0.0:%u --rdzv-conf=is_host=true --local-addr=HOST, at "
-                       "which the others reach it",
-                       config->store, host, config->endpoint.port);
+        membership_say(
+            node->membership,
+            "no store answers at %s, and this node cannot host it, as it does not have the address "
+            "%s: start ddprun on the node that has it, or a ddprund; if no node has it (that of a "
+            "service, or NAT), start one node with --rdzv-endpoint=0.0.0.0:%u "
+            "--rdzv-conf=is_host=true --local-addr=HOST, at which the others reach it",
+            config->store, host, config->endpoint.port);
 }
 
 /* ---- messages of the store ---- */
@@ -344,11 +344,10 @@ static void tell_lost(struct multi_node *node, const char *why)
                        "jobs that share a store",
                        node->host_job);
     if (node->mark[0] != '\0')
-        membership_say(
-            node->membership,
-            "the mark %s says that this endpoint is a ddprund's: start it again, choose another "
-            "port, or host the store on this node with --rdzv-conf=is_host=true",
-            node->mark);
+        membership_say(node->membership,
+                       "the mark %s says that this endpoint is a ddprund's: start it again, choose "
+                       "another port, or host the store on this node with --rdzv-conf=is_host=true",
+                       node->mark);
     if (node->busy_host[0] != '\0')
         membership_say(node->membership,
                        "this node would host the store, but another program has port %u of %s; it "

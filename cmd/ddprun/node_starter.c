@@ -40,7 +40,6 @@ ddp_status node_starter_exec(const struct scheduler_job *job, char **argv, struc
     ddp_status status = ddpi_error_sys(
         err, errno, "cannot start ddprun on the %u nodes of this allocation by srun", job->nodes);
     ddpi_free(command);
-    return ddpi_error_advise(err, status,
-                             "put srun into PATH, or give --standalone for a job of this node "
-                             "alone");
+    return ddpi_error_advise(
+        err, status, "put srun into PATH, or give --standalone for a job of this node alone");
 }

@@ -220,11 +220,11 @@ static ddp_status plan_endpoints(const struct ddprun_options *options, struct dd
     if (!given_here && option_given(options->master_addr))
         snprintf(ret->at[ret->count++].host, DDPI_HOST_MAX, "%s", options->master_addr);
     if (ret->count == 0)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "--nnodes=%u:%u needs --rdzv-endpoint=HOST[:PORT], the same on all "
-                              "nodes: the address of a ddprund, or of one of the nodes, which then "
-                              "runs the store",
-                              options->min_nodes, options->max_nodes);
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "--nnodes=%u:%u needs --rdzv-endpoint=HOST[:PORT], the same on all nodes: the address "
+            "of a ddprund, or of one of the nodes, which then runs the store",
+            options->min_nodes, options->max_nodes);
     for (uint32_t i = 0; i < ret->count; i++) {
         struct ddpi_endpoint *one = &ret->at[i];
         if (!one->has_port)
@@ -326,8 +326,8 @@ static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *opt
         return status;
     if (!ddpi_job_valid(name, strlen(name)))
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "--rdzv-id: '%s' cannot be the name of a job of several nodes: use "
-                              "1 to %d characters of [A-Za-z0-9._-], the first not '.'",
+                              "--rdzv-id: '%s' cannot be the name of a job of several nodes: use 1 "
+                              "to %d characters of [A-Za-z0-9._-], the first not '.'",
                               name, DDPI_JOB_MAX);
     multi->job = name;
     multi->endpoint = endpoints.at[0];
@@ -367,10 +367,9 @@ static ddp_status check_together(const struct plan *plan, const struct ddprun_op
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--module (-m) and --no-python contradict each other; leave one out");
     if (options->leash != (plan->leash != NULL))
-        return ddpi_error_set(
-            err, DDP_E_INVALID,
-            "--leash must be the first option; ddprun gives it to the ddprun that "
-            "it starts on each host of --hosts");
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--leash must be the first option; ddprun gives it to the ddprun "
+                              "that it starts on each host of --hosts");
     if (options->agent.tls && options->auth == DDPI_SERVER_AUTH_NEVER)
         return ddpi_error_set(
             err, DDP_E_INVALID,
@@ -378,8 +377,7 @@ static ddp_status check_together(const struct plan *plan, const struct ddprun_op
     if (options->standalone && options->min_nodes > 1)
         return ddpi_error_set(
             err, DDP_E_INVALID,
-            "--standalone runs one node, but --nnodes (or PET_NNODES) asks for %u; leave one "
-            "out",
+            "--standalone runs one node, but --nnodes (or PET_NNODES) asks for %u; leave one out",
             options->min_nodes);
     return DDP_OK;
 }

@@ -59,11 +59,10 @@ static ddp_status take_data_port(struct ddprund_listen *listen, char *text, stru
 {
     char *equals = strchr(text, '=');
     if (equals == NULL || !ddpi_job_valid(text, (size_t)(equals - text)))
-        return ddpi_error_set(
-            err, DDP_E_INVALID,
-            "'%s' is not JOB=HOST:PORT; JOB is 1 to %d of [A-Za-z0-9._-], not '-', and does "
-            "not begin with '.'",
-            text, DDPI_JOB_MAX);
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is not JOB=HOST:PORT; JOB is 1 to %d of [A-Za-z0-9._-], not "
+                              "'-', and does not begin with '.'",
+                              text, DDPI_JOB_MAX);
     *equals = '\0';
     return take_address(listen, text, equals + 1, err);
 }
@@ -158,8 +157,7 @@ static ddp_status parse_ms(const struct option *option, const char *text, void *
 static const struct option table[] = {
     {"listen", 0, "HOST:PORT", "DDPRUND_LISTEN", "127.0.0.1:29400", LISTENING,
      "address to listen on; for several, separate them by commas or repeat the option. Port 0 "
-     "takes "
-     "a free port; write an IPv6 address in brackets (it takes IPv6 only)",
+     "takes a free port; write an IPv6 address in brackets (it takes IPv6 only)",
      parse_listen, FIELD(listen), 0, 0},
     {"data-port", 0, "JOB=HOST:PORT", "DDPRUND_DATA_PORT", NULL, LISTENING,
      "address for the TCPStore clients (PyTorch) of JOB: their protocol cannot name the job. "
@@ -393,11 +391,10 @@ ddp_status ddprund_options_parse(int argc, char **argv, char *const *envp,
     if (status != DDP_OK)
         return status;
     if (operand < argc)
-        return ddpi_error_set(
-            err, DDP_E_INVALID,
-            "'%s' is not an option, and ddprund takes nothing else; 'ddprund --help' "
-            "lists the options",
-            argv[operand]);
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "'%s' is not an option, and ddprund takes nothing else; 'ddprund "
+                              "--help' lists the options",
+                              argv[operand]);
     if (options.cluster != NULL && options.keeper_fd == 0)
         status = check_cluster(&options, err);
     if (status != DDP_OK)

@@ -106,11 +106,10 @@ static ddp_status twice(const struct host_entry *first, const struct host_entry 
                         const char *file, struct ddp_error *err)
 {
     if (file != NULL)
-        return ddpi_error_set(
-            err, DDP_E_INVALID,
-            "%s: host '%.64s' is listed twice, in lines %u and %u: write it once, "
-            "with the sum of the slots",
-            file, first->name, first->line, second->line);
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "%s: host '%.64s' is listed twice, in lines %u and %u: write it "
+                              "once, with the sum of the slots",
+                              file, first->name, first->line, second->line);
     return ddpi_error_set(err, DDP_E_INVALID,
                           "host '%.64s' is listed twice: write it once, with the sum of the slots",
                           first->name);
@@ -283,10 +282,10 @@ static ddp_status apply_choice(struct host_entry *entry, const struct choice *ch
     if (!*ret_left || choice->all || !choice->named)
         return DDP_OK;
     if (entry->slots == 0 && !include)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "slots of host '%.64s' cannot be excluded, as the list does not say "
-                              "how many it has",
-                              entry->name);
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "slots of host '%.64s' cannot be excluded, as the list does not say how many it has",
+            entry->name);
     uint32_t last = entry->slots > 0 ? entry->slots : HOST_SLOTS_MAX;
     size_t used = 0;
     entry->slots = 0;

@@ -59,10 +59,9 @@ ddp_status scheduler_read(char *const *envp, const char *host_fqdn, struct sched
                                 job.node_rank, job.nodes);
     if (status != DDP_OK) {
         ddpi_error_wrap(err, status, "the variables of %s cannot be used", job.scheduler);
-        return ddpi_error_advise(
-            err, status,
-            "or give --nnodes, --node-rank and --rdzv-endpoint, or --standalone "
-            "for a job of this node alone");
+        return ddpi_error_advise(err, status,
+                                 "or give --nnodes, --node-rank and --rdzv-endpoint, or "
+                                 "--standalone for a job of this node alone");
     }
     *ret = job;
     return DDP_OK;

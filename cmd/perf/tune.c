@@ -89,10 +89,9 @@ static bool play_size(struct tune *tune, struct tune_size *size, struct ddp_erro
 static void print_head(const struct tune *tune)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
-    printf(
-        "# ddp-perf tune: all_reduce of float32, %u ranks on %u nodes; medians of %d turns each, "
-        "in us;\n# gain: the time of what is built in, in times of the fastest\n",
-        tune->place.ranks, tune->place.nodes, ROUNDS);
+    printf("# ddp-perf tune: all_reduce of float32, %u ranks on %u nodes; medians of %d turns "
+           "each, in us;\n# gain: the time of what is built in, in times of the fastest\n",
+           tune->place.ranks, tune->place.nodes, ROUNDS);
     printf("| size (B) |");
     for (unsigned i = DDP_ALGORITHM_AUTO + 1; i < TUNE_ALGORITHMS; i++)
         printf(" %s |", tune_algorithm_name((ddp_algorithm)i));
@@ -121,8 +120,7 @@ static void write_json(const struct tune *tune, const struct tune_size *size)
     if (tune->json == NULL)
         return;
     fprintf(tune->json,
-            "{\"benchmark\":\"tune\",\"call\":\"%s\",\"ranks\":%u,\"nodes\":%u,"
-            "\"size\":%" PRIu64,
+            "{\"benchmark\":\"tune\",\"call\":\"%s\",\"ranks\":%u,\"nodes\":%u,\"size\":%" PRIu64,
             coll_kinds[COLL_ALL_REDUCE].name, tune->place.ranks, tune->place.nodes, size->bytes);
     for (unsigned i = DDP_ALGORITHM_AUTO + 1; i < TUNE_ALGORITHMS; i++)
         if (size->us[i] > 0)

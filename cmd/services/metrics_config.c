@@ -85,10 +85,9 @@ static ddp_status check_textfile(const char *path, struct ddp_error *err)
     struct stat status;
     if (lstat(path, &status) != 0 || S_ISREG(status.st_mode))
         return DDP_OK;
-    return ddpi_error_set(err, DDP_E_INVALID,
-                          "--metrics-textfile: '%s' is no regular file; name one that may be "
-                          "replaced",
-                          path);
+    return ddpi_error_set(
+        err, DDP_E_INVALID,
+        "--metrics-textfile: '%s' is no regular file; name one that may be replaced", path);
 }
 
 static const char *text_or_null(const char *text)

@@ -320,10 +320,8 @@ static void on_flush_over(uv_timer_t *timer)
 static void on_flush_slow(uv_timer_t *timer)
 {
     struct agent *agent = timer->data;
-    logmux_note(
-        &agent->mux,
-        "the job has ended; ddprun waits until the rest of its output is read; a signal ends "
-        "the wait");
+    logmux_note(&agent->mux, "the job has ended; ddprun waits until the rest of its output is "
+                             "read; a signal ends the wait");
 }
 
 /* A slow reader of our output gets everything, unless a signal ends the wait: one that comes now,

@@ -83,8 +83,7 @@ static ddp_status look_at_machine(hwloc_topology_t *ret, struct ddp_error *err)
     hwloc_topology_destroy(*ret);
     return ddpi_error_set(
         err, DDP_E_SYSTEM,
-        "--numa-binding: the processors of this machine cannot be told from /sys; "
-        "leave it out");
+        "--numa-binding: the processors of this machine cannot be told from /sys; leave it out");
 }
 
 static ddp_status keep_sets(struct binding *binding, hwloc_topology_t topology,

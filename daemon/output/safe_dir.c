@@ -51,12 +51,11 @@ static ddp_status refuse_path(const struct walk *walk, const char *kind, const c
     char owner[64];
     bool trusted = is_trusted(st->st_uid);
     snprintf(owner, sizeof owner, "belongs to another user (uid %u)", (unsigned)st->st_uid);
-    return ddpi_error_set(
-        err, DDP_E_DENIED,
-        "'%s': %s '%s' %s, so another user could replace what is made there by a link; "
-        "choose a directory of your own%s",
-        walk->path, kind, name, trusted ? "is writable by all users" : owner,
-        trusted ? ", or make it sticky, 'chmod +t'" : "");
+    return ddpi_error_set(err, DDP_E_DENIED,
+                          "'%s': %s '%s' %s, so another user could replace what is made there by a "
+                          "link; choose a directory of your own%s",
+                          walk->path, kind, name, trusted ? "is writable by all users" : owner,
+                          trusted ? ", or make it sticky, 'chmod +t'" : "");
 }
 
 /* Take over @fd as the current directory, if no other user can replace its entries. */

@@ -193,9 +193,8 @@ static void refuse_rank(struct pmi_node *node, uint32_t local, const char *cmd)
 {
     char why[160];
     snprintf(why, sizeof why,
-             "rank %" PRIu32
-             " sent '%s' to its MPI process manager, which is not a PMI-1 command of MPICH; ddprun "
-             "closes the connection",
+             "rank %" PRIu32 " sent '%s' to its MPI process manager, which is not a PMI-1 command "
+             "of MPICH; ddprun closes the connection",
              node->place.first_rank + local, cmd);
     node->hooks.say(node->hooks.ctx, why);
     leave_mpi(node, local);

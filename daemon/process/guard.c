@@ -86,10 +86,9 @@ DDP_PRINTF(1, 2) static void guard_say(const char *format, ...)
 static void guard_say_stuck(void *ctx, pid_t pid, char state, const char *name)
 {
     (void)ctx;
-    guard_say(
-        "ddprun: process %d (%s) is still there %d s after SIGKILL, in state %c: it is stuck in "
-        "the kernel; nothing but its driver or file system can end it\n",
-        (int)pid, name, SWEEP_MS / 1000, state);
+    guard_say("ddprun: process %d (%s) is still there %d s after SIGKILL, in state %c: it is stuck "
+              "in the kernel; nothing but its driver or file system can end it\n",
+              (int)pid, name, SWEEP_MS / 1000, state);
 }
 
 struct guard {
@@ -125,12 +124,10 @@ static _Noreturn void end_guard(const struct guard *guard)
     if (guard->held >= 0 && clean)
         release_agent(guard->held);
     if (WIFSIGNALED(wait_status))
-        guard_say(
-            "ddprun: the agent was killed by %s; what it left has been killed too (%zu of the "
-            "job's "
-            "processes)%s\n",
-            signame_of(WTERMSIG(wait_status), name), ended,
-            clean ? ", nothing of the job is running any more" : "");
+        guard_say("ddprun: the agent was killed by %s; what it left has been killed too (%zu of "
+                  "the job's processes)%s\n",
+                  signame_of(WTERMSIG(wait_status), name), ended,
+                  clean ? ", nothing of the job is running any more" : "");
     if (!clean)
         reap_each_child(0, guard_say_stuck, NULL);
     if (guard->duties->clean_up != NULL)
@@ -212,8 +209,7 @@ static void fence(const struct guard *guard, uint64_t at_ms)
     }
     if (ended > 0)
         guard_say("ddprun: the agent was stopped for longer than its lease allows, and the store "
-                  "gives the "
-                  "ranks of this node away; its workers have been killed\n");
+                  "gives the ranks of this node away; its workers have been killed\n");
 }
 
 /* The timeout for poll(); a fence that is due is carried out. Moving the fence to a later time does

@@ -174,17 +174,16 @@ static ddp_status describe_failure(const struct birth *birth, struct ddp_error *
 {
     const char *path = birth->request->path;
     if (birth->step == STEP_FENCE)
-        return ddpi_error_set(
-            err, DDP_E_TIMEOUT,
-            "'%s' was not started: the lease of this node has ended, and its ranks "
-            "may have been given to another node",
-            path);
-    if (birth->step == STEP_EXEC && birth->sys_errno == ENOEXEC)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "cannot start '%s': it is neither a binary for this machine nor a "
-                              "script with a #! line; compile it for this machine, or give it a "
-                              "first line such as #!/bin/sh",
+        return ddpi_error_set(err, DDP_E_TIMEOUT,
+                              "'%s' was not started: the lease of this node has ended, and its "
+                              "ranks may have been given to another node",
                               path);
+    if (birth->step == STEP_EXEC && birth->sys_errno == ENOEXEC)
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "cannot start '%s': it is neither a binary for this machine nor a script with a #! "
+            "line; compile it for this machine, or give it a first line such as #!/bin/sh",
+            path);
     if (birth->step == STEP_EXEC && birth->sys_errno == ENOENT && access(path, F_OK) == 0)
         return ddpi_error_set(err, DDP_E_NOT_FOUND,
                               "cannot start '%s': the interpreter in its first line does not "

@@ -95,10 +95,9 @@ ddp_status spawner_open(struct spawner *spawner, uv_loop_t *loop, unsigned threa
         if (!spawner->open)
             uv_close((uv_handle_t *)&spawner->news, NULL);
     }
-    return spawner->open ? DDP_OK
-                         : ddpi_error_sys(err, sys_errno,
-                                          "cannot make the thread that starts "
-                                          "workers");
+    return spawner->open
+               ? DDP_OK
+               : ddpi_error_sys(err, sys_errno, "cannot make the thread that starts workers");
 }
 
 /* A thread that cannot be made is not needed: the others go on. */

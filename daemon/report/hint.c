@@ -24,8 +24,7 @@ static const struct known table[] = {
      false},
     {0, "No module named ",
      "to use another interpreter, set PYTHON_EXEC or activate an environment (VIRTUAL_ENV); this "
-     "one "
-     "was ",
+     "one was ",
      true},
 };
 

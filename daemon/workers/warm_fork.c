@@ -110,10 +110,9 @@ static ddp_status adopt(const struct spawn_request *request, pid_t pid,
                               (int)pid);
     if (!ddpi_proc_stat_read(pid, &stat) || stat.parent != getpid()) {
         close(pidfd);
-        return ddpi_error_set(err, DDP_E_PROTOCOL,
-                              "the warm process has answered with pid %d, which is no child of the "
-                              "agent",
-                              (int)pid);
+        return ddpi_error_set(
+            err, DDP_E_PROTOCOL,
+            "the warm process has answered with pid %d, which is no child of the agent", (int)pid);
     }
     if (request->cpus != NULL && sched_setaffinity(pid, request->cpus_size, request->cpus) != 0) {
         int bind_errno = errno;

@@ -273,8 +273,7 @@ static void say_end(const struct warm_process *warm, int wait_status)
     else
         snprintf(how, sizeof how, "exited with code %d", WEXITSTATUS(wait_status));
     warm_say(warm,
-             "the process that has '%s' imported %s; the next one starts with the next "
-             "workers",
+             "the process that has '%s' imported %s; the next one starts with the next workers",
              warm->config.modules, how);
 }
 

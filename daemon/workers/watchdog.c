@@ -82,10 +82,10 @@ static ddp_status take_name(struct watchdog_fifo *fifo, const char *path, struct
     fifo->fd = make_fifo(path);
     if (fifo->fd >= 0)
         return DDP_OK;
-    const char *advice = errno == EEXIST
-                             ? "remove that file, name a path that does not exist, or unset it"
-                             : "name a path in a directory that exists and that you may write to, "
-                               "or unset it";
+    const char *advice =
+        errno == EEXIST
+            ? "remove that file, name a path that does not exist, or unset it"
+            : "name a path in a directory that exists and that you may write to, or unset it";
     ddp_status status =
         ddpi_error_sys(err, errno, "TORCHELASTIC_TIMER_FILE: cannot make the FIFO '%s'", path);
     return ddpi_error_advise(err, status, "%s", advice);
@@ -215,11 +215,10 @@ static bool take_request(struct watchdog *watchdog, const json_t *request)
                          wanted) &&
              !watchdog->told_full) {
         watchdog->told_full = true;
-        logmux_say(
-            watchdog->mux,
-            "TORCHELASTIC_TIMER_FILE: a timer was ignored: the limit is %d; further ones are "
-            "ignored silently",
-            TIMERS_MAX);
+        logmux_say(watchdog->mux,
+                   "TORCHELASTIC_TIMER_FILE: a timer was ignored: the limit is %d; further ones "
+                   "are ignored silently",
+                   TIMERS_MAX);
     }
     return true;
 }
@@ -234,9 +233,8 @@ static void take_request_line(struct watchdog *watchdog)
     if (good || watchdog->told_bad)
         return;
     watchdog->told_bad = true;
-    logmux_say(watchdog->mux,
-               "TORCHELASTIC_TIMER_FILE: a line that is not a timer request was ignored; further "
-               "ones are ignored silently");
+    logmux_say(watchdog->mux, "TORCHELASTIC_TIMER_FILE: a line that is not a timer request was "
+                              "ignored; further ones are ignored silently");
 }
 
 static void take_fifo_bytes(struct watchdog *watchdog, const char *bytes, size_t len)

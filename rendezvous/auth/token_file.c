@@ -187,13 +187,12 @@ static ddp_status read_credential(int fd, const char *what, struct ddpi_credenti
     } else {
         text[len] = '\0';
         if (!parse_credential(text, (size_t)len, ret))
-            status =
-                ddpi_error_set(err, DDP_E_INVALID,
-                               "%s holds neither a token, 64 hexadecimal digits and a newline, "
-                               "nor a key made by 'ddpctl token derive' (one of an earlier version "
-                               "fits no store: make it again); copy it once more, or "
-                               "remove it and let 'ddpctl token make' make a new one",
-                               what);
+            status = ddpi_error_set(
+                err, DDP_E_INVALID,
+                "%s holds neither a token, 64 hexadecimal digits and a newline, nor a key made by "
+                "'ddpctl token derive' (one of an earlier version fits no store: make it again); "
+                "copy it once more, or remove it and let 'ddpctl token make' make a new one",
+                what);
     }
     ddpi_wipe(text, sizeof text);
     return status;
@@ -250,11 +249,10 @@ static ddp_status explain_open(int sys_errno, const char *path, struct ddp_error
                               "the file itself: --token-file=\"$(readlink -f '%s')\"",
                               path, path);
     if (sys_errno == EACCES)
-        return ddpi_error_set(
-            err, DDP_E_DENIED,
-            "the token file '%s' may not be read by user %u; if it is meant to be "
-            "yours: chown %u '%s' && chmod 600 '%s'",
-            path, geteuid(), geteuid(), path, path);
+        return ddpi_error_set(err, DDP_E_DENIED,
+                              "the token file '%s' may not be read by user %u; if it is meant to "
+                              "be yours: chown %u '%s' && chmod 600 '%s'",
+                              path, geteuid(), geteuid(), path, path);
     return ddpi_error_sys(err, sys_errno, "cannot open the token file '%s'", path);
 }
 

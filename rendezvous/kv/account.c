@@ -200,8 +200,7 @@ static ddp_status store_full(const struct ddpi_kv *kv, enum kv_room room, struct
         top != NULL ? ddpi_container_of(top, struct kv_account, rank) : kv->jobless;
     return ddpi_error_set(err, DDP_E_LIMIT,
                           "the store is full: it holds %zu of at most %zu %s; the most, %zu keys "
-                          "and %zu bytes, belong "
-                          "to %s; delete keys or raise the limit (%s)",
+                          "and %zu bytes, belong to %s; delete keys or raise the limit (%s)",
                           used_of_limit(kv, room), kv->limits.room[room], rooms[room].what,
                           most->used[KV_ROOM_KEYS], most->used[KV_ROOM_BYTES],
                           account_label(kv, most, text, sizeof text), rooms[room].option);
@@ -209,11 +208,10 @@ static ddp_status store_full(const struct ddpi_kv *kv, enum kv_room room, struct
 
 static ddp_status reserve_full(const struct ddpi_kv *kv, enum kv_room room, struct ddp_error *err)
 {
-    return ddpi_error_set(
-        err, DDP_E_LIMIT,
-        "the store is full: the nodes of jobs hold %zu of at most %zu %s reserved for them; "
-        "raise --reserve",
-        kv->reserve->used[room], kv->limits.reserve[room], rooms[room].what);
+    return ddpi_error_set(err, DDP_E_LIMIT,
+                          "the store is full: the nodes of jobs hold %zu of at most %zu %s "
+                          "reserved for them; raise --reserve",
+                          kv->reserve->used[room], kv->limits.reserve[room], rooms[room].what);
 }
 
 static ddp_status share_full(struct ddpi_kv *kv, const struct kv_account *account,

@@ -41,11 +41,10 @@ static ddp_status check_loopback(const struct sockaddr *address, socklen_t len,
     if (ddpi_address_is_loopback(&host))
         return DDP_OK;
     name_address(address, len, text, sizeof text, &port);
-    return ddpi_error_set(
-        err, DDP_E_DENIED,
-        "%s is not a loopback address, and without a token clients are not authenticated: anyone "
-        "who can reach it could read and change every key",
-        text);
+    return ddpi_error_set(err, DDP_E_DENIED,
+                          "%s is not a loopback address, and without a token clients are not "
+                          "authenticated: anyone who can reach it could read and change every key",
+                          text);
 }
 
 /* A listening socket, or -1 with errno. */

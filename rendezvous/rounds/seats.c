@@ -122,8 +122,8 @@ static ddp_status check_generation(uint64_t generation, struct ddp_error *err)
     if (generation <= DDPI_GENERATION_MAX)
         return DDP_OK;
     return ddpi_error_set(err, DDP_E_LIMIT,
-                          "no generation can follow the job's epoch, which was set too high; "
-                          "start the job under another name");
+                          "no generation can follow the job's epoch, which was set too high; start "
+                          "the job under another name");
 }
 
 static ddp_status count_ranks(const struct ddpi_rounds *rounds, uint32_t nodes, uint32_t *ret,
@@ -388,10 +388,9 @@ static void order_refused(const struct ddpi_rounds *rounds, const struct round_m
     struct round_difference term;
     char which[DDP_ROUND_TEXT_SIZE];
     (void)ddpi_rounds_terms_differ(&rounds->terms, &member->says.terms, &term);
-    ddpi_rounds_say(which,
-                    "%s is %s on this node and %s in the job; start all nodes with the same "
-                    "settings",
-                    term.option, term.own, term.job);
+    ddpi_rounds_say(
+        which, "%s is %s on this node and %s in the job; start all nodes with the same settings",
+        term.option, term.own, term.job);
     order_end(seat, EXIT_CONFIG, which);
 }
 

@@ -110,11 +110,10 @@ static void refuse_throttled(struct ddpi_server *server, int fd, const struct dd
 /* A client that cannot be admitted does not evict another one. */
 static void deny_other_user(struct ddpi_server *server, int fd, const struct ddpi_conn_peer *peer)
 {
-    send_refusal(
-        fd, DDP_E_DENIED,
-        "this server admits only processes of its own user and of root, and this process belongs "
-        "to another user; start the server with --trust-local-users, or with a token that both "
-        "users have");
+    send_refusal(fd, DDP_E_DENIED,
+                 "this server admits only processes of its own user and of root, and this process "
+                 "belongs to another user; start the server with --trust-local-users, or with a "
+                 "token that both users have");
     if (!ddpi_refusals_count(&server->refusals, REFUSAL_denied))
         return;
     char host[DDPI_ADDRESS_CHARS], user[32] = "an unknown user";
@@ -220,8 +219,7 @@ static ddp_status check_vouched(const struct ddpi_server *server, const struct d
         return DDP_OK;
     return ddpi_error_set(err, DDP_E_DENIED,
                           "a TCPStore client cannot authenticate, and no authenticated agent that "
-                          "vouches for its job is "
-                          "connected from its host");
+                          "vouches for its job is connected from its host");
 }
 
 /* An agent with the key of one job vouches for that job only. */

@@ -34,10 +34,9 @@ static ddp_status copy_options(const struct ddp_store_server_options *given,
         return DDP_OK;
     }
     if (given->size < sizeof given->size || given->size > DDP_STORE_KEY_MAX)
-        return ddpi_error_set(
-            err, DDP_E_INVALID,
-            "the size of struct ddp_store_server_options is not plausible; set it "
-            "to sizeof(struct ddp_store_server_options)");
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "the size of struct ddp_store_server_options is not plausible; set "
+                              "it to sizeof(struct ddp_store_server_options)");
     memcpy(&options, given, given->size < sizeof options ? given->size : sizeof options);
     if ((unsigned)options.auth > DDP_STORE_SERVER_AUTH_NEVER)
         return ddpi_error_set(err, DDP_E_INVALID, "unknown value of auth: %d", (int)options.auth);

@@ -373,12 +373,11 @@ static ddp_status get_message(struct ddpi_rd *rd, unsigned fields, const struct 
     if (!ddpi_rd_done(rd))
         return ddpi_error_set(err, DDP_E_PROTOCOL, "a malformed %s message", ddpi_op_name(m->op));
     if (!fits)
-        return ddpi_error_set(
-            err, DDP_E_LIMIT,
-            "%s: keys may have %d bytes, values %d bytes (all of a transaction together), lists "
-            "%d keys, and transactions %d clauses",
-            ddpi_op_name(m->op), DDP_STORE_KEY_MAX, DDP_STORE_VALUE_MAX, DDP_STORE_MANY_MAX,
-            DDP_STORE_CLAUSES_MAX);
+        return ddpi_error_set(err, DDP_E_LIMIT,
+                              "%s: keys may have %d bytes, values %d bytes (all of a transaction "
+                              "together), lists %d keys, and transactions %d clauses",
+                              ddpi_op_name(m->op), DDP_STORE_KEY_MAX, DDP_STORE_VALUE_MAX,
+                              DDP_STORE_MANY_MAX, DDP_STORE_CLAUSES_MAX);
     return DDP_OK;
 }
 

@@ -49,9 +49,8 @@ static void on_session_ended(void *data, ddp_store_uv *store,
     ddp_round *round = data;
     (void)store;
     if (is_own(round, session))
-        ddpi_round_lose_session(
-            round, "the server no longer knows this member: its lease has expired, or the server "
-                   "was restarted without its state");
+        ddpi_round_lose_session(round, "the server no longer knows this member: its lease has "
+                                       "expired, or the server was restarted without its state");
 }
 
 /* ---- leaving ---- */

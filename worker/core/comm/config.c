@@ -106,10 +106,10 @@ static ddp_status env_algorithm(ddpi_getenv *env, const char *name, ddp_algorith
             *ret = known[i].algorithm;
             return DDP_OK;
         }
-    return ddpi_error_set(err, DDP_E_INVALID,
-                          "%s: '%s' is not an algorithm; use ring, direct, doubling, "
-                          "hierarchical or auto",
-                          name, text);
+    return ddpi_error_set(
+        err, DDP_E_INVALID,
+        "%s: '%s' is not an algorithm; use ring, direct, doubling, hierarchical or auto", name,
+        text);
 }
 
 static ddp_status load_algorithm(const struct ddp_comm_options *options, ddpi_getenv *env,
@@ -137,10 +137,9 @@ static ddp_status load_table(ddpi_getenv *env, struct ddpi_config *config, struc
     size_t len;
     ddp_status status = ddpi_text_file_load(path, text, TABLE_TEXT, &len, err);
     if (status == DDP_OK && len == 0)
-        status = ddpi_error_set(err, DDP_E_INVALID,
-                                "'%s' is empty: it has lines such as 'all_reduce 8 2 65536 "
-                                "doubling'",
-                                path);
+        status = ddpi_error_set(
+            err, DDP_E_INVALID,
+            "'%s' is empty: it has lines such as 'all_reduce 8 2 65536 doubling'", path);
     if (status == DDP_OK)
         status = ddpi_selection_parse(path, text, len, &config->table, err);
     if (status != DDP_OK)
@@ -256,10 +255,10 @@ static ddp_status load_id(const struct ddp_comm_options *options, ddpi_getenv *e
     }
     if (parse_id(env("DDP_UNIQUE_ID"), &config->unique_id))
         return DDP_OK;
-    return ddpi_error_set(err, DDP_E_INVALID,
-                          "DDP_UNIQUE_ID is not a unique id: %zu hexadecimal digits, 0-9 and a-f, "
-                          "are expected",
-                          2 * sizeof config->unique_id.bytes);
+    return ddpi_error_set(
+        err, DDP_E_INVALID,
+        "DDP_UNIQUE_ID is not a unique id: %zu hexadecimal digits, 0-9 and a-f, are expected",
+        2 * sizeof config->unique_id.bytes);
 }
 
 /* Below torchrun, and below launchers that set its variables. */

@@ -85,11 +85,10 @@ struct ddpi_verdict ddpi_verdict_of(struct ddpi_edge *edge)
     if (edge->gone_ms == 0)
         return (struct ddpi_verdict){DDP_E_CLOSED, edge->broken};
     return (struct ddpi_verdict){
-        DDP_E_CLOSED,
-        edge->control.local
-            ? "lives, but has closed its connection: it runs another program now (exec), or has "
-              "closed descriptors that are not its own"
-            : "lives, but its connection was closed or reset: see whether it runs another program "
-              "now (exec) or has closed descriptors that are not its own, and what cuts "
-              "connections on the network"};
+        DDP_E_CLOSED, edge->control.local
+                          ? "lives, but has closed its connection: it runs another program now "
+                            "(exec), or has closed descriptors that are not its own"
+                          : "lives, but its connection was closed or reset: see whether it runs "
+                            "another program now (exec) or has closed descriptors that are not its "
+                            "own, and what cuts connections on the network"};
 }

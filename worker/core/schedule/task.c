@@ -79,10 +79,9 @@ static ddp_status check_types(struct ddpi_task *task, uint32_t world_size, struc
     if (call->op == DDP_AVERAGE_BEFORE)
         task->factor = 1.0 / world_size;
     if (task->factor == 0)
-        return ddpi_error_set(
-            err, DDP_E_INVALID,
-            "premul_sum multiplies by a factor, and this one is 0: call ddp_run() "
-            "or ddp_start(), and set the factor of the ddp_operation");
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "premul_sum multiplies by a factor, and this one is 0: call "
+                              "ddp_run() or ddp_start(), and set the factor of the ddp_operation");
     return check_reduction(call, world_size, err);
 }
 
@@ -92,10 +91,10 @@ static ddp_status check_finite_check(struct ddpi_task *task, struct ddp_error *e
     if (task->non_finite == NULL)
         return DDP_OK;
     if (call->operation != DDPI_ALL_REDUCE && call->operation != DDPI_REDUCE_SCATTER)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "%s has no finite check, only all_reduce and reduce_scatter: set "
-                              "non_finite to NULL",
-                              ddpi_operation_name(call->operation));
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "%s has no finite check, only all_reduce and reduce_scatter: set non_finite to NULL",
+            ddpi_operation_name(call->operation));
     if (!ddpi_dtype_has_non_finite(call->dtype))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "%s has neither inf nor NaN to check for: set non_finite to NULL",

@@ -94,10 +94,9 @@ void ddpi_question_take_doubt(struct ddp_comm *comm, const struct ddpi_edge *fro
 /* What is said of a peer that does not answer. */
 static const char *silence(const struct ddpi_edge *edge)
 {
-    return edge->control.fd >= 0
-               ? "does not answer: it is stopped, or has not called the operation"
-               : "does not accept connections: it is stopped, is in no operation, or is out of "
-                 "descriptors";
+    return edge->control.fd >= 0 ? "does not answer: it is stopped, or has not called the operation"
+                                 : "does not accept connections: it is stopped, is in no "
+                                   "operation, or is out of descriptors";
 }
 
 static void doubt_peer(struct ddp_comm *comm, struct ddpi_edge *edge)

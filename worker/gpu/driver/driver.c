@@ -112,11 +112,10 @@ ddp_status ddpi_cuda_init(struct ddpi_cuda *cuda, struct ddp_error *err)
 {
     struct ddpi_cuda fresh = {.library = ddpi_library_open(LIBRARY)};
     if (fresh.library == NULL)
-        return ddpi_error_set(
-            err, DDP_E_UNSUPPORTED,
-            "there is no CUDA driver (%s); install the driver of NVIDIA, or start "
-            "the container with its GPUs",
-            dlerror());
+        return ddpi_error_set(err, DDP_E_UNSUPPORTED,
+                              "there is no CUDA driver (%s); install the driver of NVIDIA, or "
+                              "start the container with its GPUs",
+                              dlerror());
     fresh.version = read_version(fresh.library);
     ddp_status status = find_functions(&fresh, err);
     if (status == DDP_OK)

@@ -49,8 +49,7 @@ static bool opens_offers_of(struct ddpi_device *device, uint32_t owner)
             ddpi_share_open(&device->shares, offer, &address, &err) == DDP_OK)
             continue;
         ddpi_debug(device->comm->rank,
-                   "cannot read a new buffer of rank %u yet, so its data goes through the "
-                   "host: %s",
+                   "cannot read a new buffer of rank %u yet, so its data goes through the host: %s",
                    owner, err.msg);
         return false;
     }

@@ -81,10 +81,9 @@ static void debug_way(const struct meeting *meeting)
 static void debug_sharing(const struct meeting *meeting, uint32_t a, uint32_t b)
 {
     if (meeting->device->comm->rank == 0)
-        ddpi_debug(0,
-                   "ranks %u and %u share a GPU, so the data of all collectives goes through the "
-                   "host",
-                   a, b);
+        ddpi_debug(
+            0, "ranks %u and %u share a GPU, so the data of all collectives goes through the host",
+            a, b);
 }
 
 /* ---- how it is found out ---- */

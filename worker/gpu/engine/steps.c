@@ -117,8 +117,7 @@ static ddp_status check_time(struct ddpi_device *device, const struct ddpi_patie
         call, device->comm->rank, (double)(now - wait->started_ms) / 1000,
         patience->for_stream
             ? "the stream has not reached the operation: an earlier kernel in it may hang"
-            : "a copy or reduction of the operation does not "
-              "end");
+            : "a copy or reduction of the operation does not end");
 }
 
 ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *patience,

@@ -272,14 +272,13 @@ static ddp_status peer_not_proven(const struct ddpi_meeting *meeting, struct ddp
     const struct ddpi_attempt *attempt = &meeting->attempt;
     const char *why =
         attempt->card.keyed == meeting->card.keyed
-            ? "its key differs from ours; give all nodes the same token, or all ranks the "
-              "same unique id, and start all ranks in the same job"
+            ? "its key differs from ours; give all nodes the same token, or all ranks the same "
+              "unique id, and start all ranks in the same job"
         : meeting->card.keyed
-            ? "it has no key; start all ranks in the same way, and let no program "
-              "between ddprun and them close the descriptor DDPRUN_RANK_KEY_FD"
-            : "it has a key, and we have none; start all ranks in the same way, and "
-              "let no program between ddprun and them close the descriptor "
-              "DDPRUN_RANK_KEY_FD";
+            ? "it has no key; start all ranks in the same way, and let no program between ddprun "
+              "and them close the descriptor DDPRUN_RANK_KEY_FD"
+            : "it has a key, and we have none; start all ranks in the same way, and let no program "
+              "between ddprun and them close the descriptor DDPRUN_RANK_KEY_FD";
     return ddpi_error_set(err, DDP_E_DENIED, "%s did not prove that it is a rank of this job: %s",
                           attempt->edge.peer_name, why);
 }

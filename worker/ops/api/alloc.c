@@ -32,10 +32,9 @@ ddp_status ddp_alloc(ddp_comm *comm, size_t bytes, void **ret, struct ddp_error 
 
 static ddp_status refuse_pointer(const void *ptr, struct ddp_error *err)
 {
-    return ddpi_error_set(err, DDP_E_INVALID,
-                          "%p is not what ddp_alloc() has returned for this communicator, or is "
-                          "freed already",
-                          ptr);
+    return ddpi_error_set(
+        err, DDP_E_INVALID,
+        "%p is not what ddp_alloc() has returned for this communicator, or is freed already", ptr);
 }
 
 /* After a failure runs that have the memory are about to end. */

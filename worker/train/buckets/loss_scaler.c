@@ -29,10 +29,10 @@ static ddp_status check_size(const struct ddp_loss_scaler *scaler, struct ddp_er
 {
     if (scaler->size == sizeof *scaler)
         return DDP_OK;
-    return ddpi_error_set(err, DDP_E_INVALID,
-                          "the size of the ddp_loss_scaler is %zu, not %zu: set it to "
-                          "sizeof(struct ddp_loss_scaler)",
-                          scaler->size, sizeof *scaler);
+    return ddpi_error_set(
+        err, DDP_E_INVALID,
+        "the size of the ddp_loss_scaler is %zu, not %zu: set it to sizeof(struct ddp_loss_scaler)",
+        scaler->size, sizeof *scaler);
 }
 
 ddp_status ddp_loss_scaler_init(struct ddp_loss_scaler *scaler, ddp_scaler_preset preset,
@@ -69,15 +69,15 @@ static bool is_limit(double value)
 static ddp_status check_factors(const struct ddp_loss_scaler *scaler, struct ddp_error *err)
 {
     if (!(scaler->growth_factor >= 1 && scaler->growth_factor < INFINITY))
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "growth_factor of the loss scaler is %g: it must be at least 1, and "
-                              "finite",
-                              scaler->growth_factor);
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "growth_factor of the loss scaler is %g: it must be at least 1, and finite",
+            scaler->growth_factor);
     if (!(scaler->backoff_factor > 0 && scaler->backoff_factor < 1))
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "backoff_factor of the loss scaler is %g: it must be above 0 and "
-                              "below 1",
-                              scaler->backoff_factor);
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "backoff_factor of the loss scaler is %g: it must be above 0 and below 1",
+            scaler->backoff_factor);
     if (scaler->growth_interval == 0)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "growth_interval of the loss scaler is 0: it must be at least 1");
@@ -89,11 +89,10 @@ static ddp_status check_scale(const struct ddp_loss_scaler *scaler, struct ddp_e
     bool is_bounded = scaler->max_scale != 0;
     if (!is_limit(scaler->min_scale) || !is_limit(scaler->max_scale) ||
         (is_bounded && scaler->min_scale > scaler->max_scale))
-        return ddpi_error_set(
-            err, DDP_E_INVALID,
-            "min_scale %g and max_scale %g of the loss scaler are no limits: they "
-            "must be finite and in order, or 0",
-            (double)scaler->min_scale, (double)scaler->max_scale);
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "min_scale %g and max_scale %g of the loss scaler are no limits: "
+                              "they must be finite and in order, or 0",
+                              (double)scaler->min_scale, (double)scaler->max_scale);
     if (!is_positive(scaler->scale))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "the scale of the loss scaler is %g: it must be above 0, and finite",
@@ -123,8 +122,7 @@ ddp_status ddp_loss_scaler_check(const struct ddp_loss_scaler *scaler, struct dd
     if (scaler->is_static == 0 && scaler->good_steps >= scaler->growth_interval)
         return ddpi_error_set(
             err, DDP_E_INVALID,
-            "good_steps of the loss scaler is %llu, but its growth_interval %llu: "
-            "it must be less",
+            "good_steps of the loss scaler is %llu, but its growth_interval %llu: it must be less",
             (unsigned long long)scaler->good_steps, (unsigned long long)scaler->growth_interval);
     return DDP_OK;
 }
@@ -252,10 +250,10 @@ ddp_status ddp_loss_scaler_load(struct ddp_loss_scaler *scaler, const void *stat
     loaded.growth_interval = ddpi_rd_u64(&rd);
     loaded.good_steps = ddpi_rd_u64(&rd);
     if (version != STATE_VERSION || flags > STATE_STATIC || reserved != 0)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "the state of the loss scaler has version %u, flags %u: this library "
-                              "reads version %d",
-                              version, flags, STATE_VERSION);
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "the state of the loss scaler has version %u, flags %u: this library reads version %d",
+            version, flags, STATE_VERSION);
     status = ddp_loss_scaler_check(&loaded, err);
     if (status == DDP_OK)
         *scaler = loaded;

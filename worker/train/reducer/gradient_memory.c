@@ -151,10 +151,9 @@ ddp_status ddpi_gradient_memory_check(const struct ddpi_gradient_memory *memory,
     if (result != DDPI_CU_SUCCESS)
         return ddpi_cuda_error(&memory->cuda, err, result, "look at the stream of %s", what);
     if (capturing != DDPI_CU_STREAM_CAPTURE_STATUS_NONE)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "the stream of %s is being captured into a graph: nothing can wait "
-                              "for it",
-                              what);
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "the stream of %s is being captured into a graph: nothing can wait for it", what);
     return DDP_OK;
 }
 

@@ -173,15 +173,13 @@ static ddp_status refuse_mark(const struct ddp_reducer *reducer, uint32_t parame
     if (reducer->static_map)
         return ddpi_error_set(
             err, DDP_E_INVALID,
-            "rank %u, step %" PRIu64
-            ": the gradient of %s is marked %u times, but was %u times in the first "
-            "step of this static graph",
+            "rank %u, step %" PRIu64 ": the gradient of %s is marked %u times, but was %u times in "
+            "the first step of this static graph",
             reducer->rank, reducer->steps, marked->name, marked->marks + 1, marked->expected);
     return ddpi_error_set(
         err, DDP_E_INVALID,
         "rank %u, step %" PRIu64
-        ": the gradient of %s is marked twice; mark it when it is complete, or set "
-        "static_graph",
+        ": the gradient of %s is marked twice; mark it when it is complete, or set static_graph",
         reducer->rank, reducer->steps, marked->name);
 }
 
@@ -305,8 +303,8 @@ static ddp_status name_missing(const struct ddp_reducer *reducer, uint32_t missi
     }
     return ddpi_error_set(err, DDP_E_INVALID,
                           "rank %u, step %" PRIu64 ": %" PRIu32 " of %" PRIu32
-                          " gradients are not ready: %s%s; mark them, or set "
-                          "find_unused if the step does not use them",
+                          " gradients are not ready: %s%s; mark them, or set find_unused if the "
+                          "step does not use them",
                           reducer->rank, reducer->steps, missing, reducer->nparameters, names,
                           missing > shown ? ", ..." : "");
 }
