@@ -59,8 +59,6 @@ ddp_status option_u32(const struct option *option, const char *text, void *field
     return status;
 }
 
-_Static_assert(sizeof(size_t) == sizeof(uint64_t), "option_u64() and option_size() take either");
-
 ddp_status option_u64(const struct option *option, const char *text, void *field,
                       struct ddp_error *err)
 {

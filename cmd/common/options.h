@@ -68,8 +68,8 @@ static inline bool option_given(const char *text)
     return text != NULL && *text != '\0';
 }
 
-/* Parsers of const char *, bool, uint32_t, uint64_t or size_t, the same of bytes (with a unit such
- * as K), and uint64_t milliseconds (bare numbers are seconds). */
+/* Parsers of const char *, bool, uint32_t, uint64_t, a uint64_t of bytes (with a unit such as K),
+ * and uint64_t milliseconds (bare numbers are seconds). */
 ddp_status option_text(const struct option *, const char *, void *, struct ddp_error *);
 ddp_status option_switch(const struct option *, const char *, void *, struct ddp_error *);
 ddp_status option_u32(const struct option *, const char *, void *, struct ddp_error *);

@@ -119,6 +119,26 @@ static ddp_status parse_advertise(const struct option *option, const char *text,
     return DDP_OK;
 }
 
+static ddp_status parse_count(const struct option *option, const char *text, void *field,
+                              struct ddp_error *err)
+{
+    uint64_t value = 0;
+    ddp_status status = option_u64(option, text, &value, err);
+    if (status == DDP_OK)
+        *(size_t *)field = (size_t)value;
+    return status;
+}
+
+static ddp_status parse_size(const struct option *option, const char *text, void *field,
+                             struct ddp_error *err)
+{
+    uint64_t value = 0;
+    ddp_status status = option_size(option, text, &value, err);
+    if (status == DDP_OK)
+        *(size_t *)field = (size_t)value;
+    return status;
+}
+
 static ddp_status parse_length(const struct option *option, const char *text, void *field,
                                struct ddp_error *err)
 {
@@ -193,10 +213,10 @@ static const struct option table[] = {
     {"max-data-ports", 0, "N", "DDPRUND_MAX_DATA_PORTS", "256", LIMITS,
      "data ports that clients open for their jobs", option_u32, FIELD(server.max_data_ports), 1,
      65536},
-    {"max-keys", 0, "N", "DDPRUND_MAX_KEYS", "1000000", LIMITS, "keys", option_u64,
+    {"max-keys", 0, "N", "DDPRUND_MAX_KEYS", "1000000", LIMITS, "keys", parse_count,
      FIELD(server.max_keys), 1, INT64_C(1000000000)},
     {"max-bytes", 0, "SIZE", "DDPRUND_MAX_BYTES", "1G", LIMITS,
-     "memory for keys, values and waiting requests", option_size, FIELD(server.max_bytes), 4 * KIB,
+     "memory for keys, values and waiting requests", parse_size, FIELD(server.max_bytes), 4 * KIB,
      16 * TIB},
     {"max-key", 0, "SIZE", "DDPRUND_MAX_KEY", "4K", LIMITS, "length of a key; at most 4K",
      parse_length, FIELD(server.max_key_len), 1, 4 * KIB},
@@ -209,43 +229,43 @@ static const struct option table[] = {
      1, 4 * KIB},
     {"max-watches", 0, "N", "DDPRUND_MAX_WATCHES", "1024", LIMITS, "watches of one connection",
      option_u32, FIELD(server.max_watches), 1, 1000000},
-    {"max-sessions", 0, "N", "DDPRUND_MAX_SESSIONS", "65536", LIMITS, "sessions", option_u64,
+    {"max-sessions", 0, "N", "DDPRUND_MAX_SESSIONS", "65536", LIMITS, "sessions", parse_count,
      FIELD(server.max_sessions), 1, 10000000},
     {"max-job-keys", 0, "N", "DDPRUND_MAX_JOB_KEYS", "a fair share", LIMITS,
      "keys of one job. By default a job may use half of what the other jobs leave free. All keys "
      "outside jobs count as one job",
-     option_u64, FIELD(server.max_job_keys), 1, INT64_C(1000000000)},
+     parse_count, FIELD(server.max_job_keys), 1, INT64_C(1000000000)},
     {"max-job-bytes", 0, "SIZE", "DDPRUND_MAX_JOB_BYTES", "a fair share", LIMITS,
-     "memory of one job, out of --max-bytes", option_size, FIELD(server.max_job_bytes), 4 * KIB,
+     "memory of one job, out of --max-bytes", parse_size, FIELD(server.max_job_bytes), 4 * KIB,
      16 * TIB},
     {"max-job-sessions", 0, "N", "DDPRUND_MAX_JOB_SESSIONS", "a fair share", LIMITS,
-     "sessions of one job, out of --max-sessions", option_u64, FIELD(server.max_job_sessions), 1,
+     "sessions of one job, out of --max-sessions", parse_count, FIELD(server.max_job_sessions), 1,
      10000000},
     {"reserve", 0, "SIZE", "DDPRUND_RESERVE", "64M", LIMITS,
      "memory in addition to --max-bytes for the rendezvous of nodes, 1K for each if there are more "
      "than 65536; clients cannot use it, and --max-keys, --max-sessions and --max-value do not "
      "apply to it",
-     option_size, FIELD(server.reserve), 4 * KIB, 16 * TIB},
+     parse_size, FIELD(server.reserve), 4 * KIB, 16 * TIB},
     {"history", 0, "N", "DDPRUND_HISTORY", "65536", LIMITS,
-     "changes to remember, so that an interrupted watch can resume", option_u64,
+     "changes to remember, so that an interrupted watch can resume", parse_count,
      FIELD(server.history_changes), 1, INT64_C(1000000000)},
     {"history-bytes", 0, "SIZE", "DDPRUND_HISTORY_BYTES", "32M", LIMITS,
-     "memory for the keys and values of these changes", option_size, FIELD(server.history_bytes), 1,
+     "memory for the keys and values of these changes", parse_size, FIELD(server.history_bytes), 1,
      16 * TIB},
     {"output-limit", 0, "SIZE", "DDPRUND_OUTPUT_LIMIT", "32M", LIMITS,
-     "replies that one client has not read; when there are more, it is disconnected", option_size,
+     "replies that one client has not read; when there are more, it is disconnected", parse_size,
      FIELD(server.output_hard), 64 * KIB, 16 * KIB *MIB},
     {"output-soft-limit", 0, "SIZE", "DDPRUND_OUTPUT_SOFT_LIMIT", "a quarter of --output-limit",
-     LIMITS, "stop reading requests of a client that has more unread replies than this",
-     option_size, FIELD(server.output_soft), 4 * KIB, 16 * KIB *MIB},
+     LIMITS, "stop reading requests of a client that has more unread replies than this", parse_size,
+     FIELD(server.output_soft), 4 * KIB, 16 * KIB *MIB},
     {"max-output-total", 0, "SIZE", "DDPRUND_MAX_OUTPUT_TOTAL", "1G", LIMITS,
      "unread replies of all clients together, beyond the first 16K of each; a client that needs "
      "more is disconnected",
-     option_size, FIELD(server.output_total), 64 * KIB, 16 * TIB},
+     parse_size, FIELD(server.output_total), 64 * KIB, 16 * TIB},
     {"max-input-total", 0, "SIZE", "DDPRUND_MAX_INPUT_TOTAL", "512M", LIMITS,
      "incomplete requests of all clients together, beyond the first 16K of each; a client that "
      "sends more is disconnected",
-     option_size, FIELD(server.input_total), 64 * KIB, 16 * TIB},
+     parse_size, FIELD(server.input_total), 64 * KIB, 16 * TIB},
     {"output-timeout", 0, "DURATION", "DDPRUND_OUTPUT_TIMEOUT", "60s", LIMITS,
      "disconnect a client that stays above the soft limit for this long", parse_ms,
      FIELD(server.output_ms), 1, 24 * HOURS},
