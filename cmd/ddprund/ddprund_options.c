@@ -316,7 +316,7 @@ static const struct option table[] = {
 
     {"cluster", 0, "HOST[:PORT],HOST[:PORT],HOST[:PORT]", "DDPRUND_CLUSTER", NULL, CLUSTER,
      "keep the store together with the other two of these machines, each of which runs the same: "
-     "any one of them may die, and no acknowledged change is lost. It starts an etcd (3.4 or 3.5, "
+     "any one of them may die, and no acknowledged change is lost. It starts an etcd (3.4 or 3.5; "
      "Debian: etcd-server) and a ddprund with its state there, starts either of them again when it "
      "ends, and ends both when it ends. The token is the same on all three",
      option_text, FIELD(cluster), 0, 0},
