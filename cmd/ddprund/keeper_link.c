@@ -4,7 +4,7 @@
 #include "keeper_link.h"
 
 #include "error.h"
-#include "keeper.h"
+#include "keeper_server.h"
 #include "keeper_status.h"
 
 #include <fcntl.h>

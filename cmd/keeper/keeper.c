@@ -6,39 +6,33 @@
 
 #include "cluster.h"
 #include "error.h"
-#include "etcd_common.h"
 #include "exit_codes.h"
 #include "keeper_etcd.h"
+#include "keeper_look.h"
 #include "keeper_peers.h"
 #include "keeper_replace.h"
+#include "keeper_server.h"
 #include "mem.h"
 #include "memory_file.h"
 #include "text.h"
 #include "token_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 enum {
     TICK_MS = 50,
-    LEASE_MS = 5000,        /* of an agent: two empty keepers wait for it, and for the store's */
-    QUORUM_MS = 300,        /* between looks at etcd */
-    QUORUM_FRESH_MS = 1500, /* it had a quorum */
-    AGAIN_MS = 1000,        /* between two starts of a process that does not last */
-    END_MS = 5000,          /* from SIGTERM to SIGKILL */
-    WAITING_MS = 10000,     /* between lines that say who is missing, ... */
-    MISSED_MS = 2000,       /* ... and before the first one */
-    PREFIX_WORDS = 6,
+    LEASE_MS = 5000,    /* of an agent: two empty keepers wait for it, and for the store's */
+    AGAIN_MS = 1000,    /* between two starts of a process that does not last */
+    END_MS = 5000,      /* from SIGTERM to SIGKILL */
+    WAITING_MS = 10000, /* between lines that say who is missing, ... */
+    MISSED_MS = 2000,   /* ... and before the first one */
+    STATE_TEXT = KEEPER_PATH + 64,
 };
 
 #define PREFIX "/ddprun"
@@ -64,12 +58,9 @@ struct keeper {
     uint64_t end_by_ms;
     uint64_t told_waiting_ms;
 
-    struct keeper_child server;
+    char state[STATE_TEXT]; /* the address of its etcd */
+    struct keeper_server server;
     uint64_t server_at_ms; /* not to be started before */
-    bool server_listened;  /* once, so what it needs was there */
-    int link;              /* to the ddprund; -1: none */
-    uv_poll_t link_poll;
-    bool told_open;
 
     struct keeper_etcd program;
     struct keeper_child etcd;
@@ -77,11 +68,7 @@ struct keeper {
     bool etcd_started;   /* once, so what it needs was there */
     bool existing;
     struct ddpi_etcd_client *client;
-    struct ddpi_etcd_call quorum;
-    uint64_t asked_ms;
-    uint64_t quorum_ms; /* when it was asked last and had one; 0: not in this life */
-    bool leads;         /* as etcd said then: this machine's store, ... */
-    bool knows_leader;  /* ... or any */
+    struct keeper_look look;
     struct keeper_replace replace;
     struct ddpi_cluster_step replaces;
 };
@@ -102,14 +89,14 @@ static void endpoint_of(const struct keeper *keeper, unsigned number,
 
 static void stop(struct keeper *keeper, enum keeper_phase phase)
 {
+    int signum = phase == ENDING ? SIGTERM : SIGKILL;
     keeper->phase = phase;
     keeper->end_by_ms = uv_now(keeper->loop) + END_MS;
-    ddpi_etcd_call_finish(keeper->client, &keeper->quorum);
-    ddpi_etcd_call_init(&keeper->quorum);
+    keeper_look_forget(&keeper->look);
     keeper_replace_finish(&keeper->replace);
-    keeper_child_signal(&keeper->server, phase == ENDING ? SIGTERM : SIGKILL);
-    if (phase == WIPING || !keeper_child_runs(&keeper->server))
-        keeper_child_signal(&keeper->etcd, phase == ENDING ? SIGTERM : SIGKILL);
+    keeper_child_signal(&keeper->server.child, signum);
+    if (phase == WIPING || !keeper_server_runs(&keeper->server))
+        keeper_child_signal(&keeper->etcd, signum); /* else a leader gives up its lease first */
 }
 
 static void fail(struct keeper *keeper, int code, const struct ddp_error *err)
@@ -127,112 +114,6 @@ static void wipe(struct keeper *keeper, const char *why)
 
 /* ---- its ddprund ---- */
 
-/* Returns false if its queue is full, as while it is stopped. */
-static bool tell(struct keeper *keeper, char kind, const char *text, size_t len)
-{
-    char packet[DDPI_KEEPER_STATUS_MAX + 1];
-    packet[0] = kind;
-    memcpy(packet + 1, text, len);
-    return send(keeper->link, packet, len + 1, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
-}
-
-/* It tells other keepers a status for a second only, so it gets each one anew. */
-static void tell_server(struct keeper *keeper)
-{
-    char text[DDPI_KEEPER_STATUS_MAX];
-    size_t len = ddpi_keeper_status_put(&keeper->cluster.own, text);
-    if (keeper->link < 0)
-        return;
-    if (len > 0)
-        (void)tell(keeper, KEEPER_SAYS_STATUS, text, len);
-    if (!keeper->told_open && ddpi_cluster_may_serve(&keeper->cluster, uv_now(keeper->loop)))
-        keeper->told_open = tell(keeper, KEEPER_SAYS_OPEN, "", 0);
-}
-
-static void on_link_closed(uv_handle_t *handle)
-{
-    struct keeper *keeper = handle->data;
-    close(keeper->link);
-    keeper->link = -1;
-}
-
-static void on_link(uv_poll_t *poll, int status, int events)
-{
-    struct keeper *keeper = poll->data;
-    char packet;
-    (void)status;
-    (void)events;
-    ssize_t len = recv(keeper->link, &packet, 1, MSG_DONTWAIT);
-    if (len == 0)
-        uv_poll_stop(poll);
-    if (len != 1 || packet != KEEPER_HEARS_READY)
-        return;
-    if (!keeper->server_listened)
-        keeper->options->ready(keeper->options->ctx);
-    keeper->server_listened = true;
-}
-
-/* The words of this ddprund, and those that make it the keeper's. */
-static char **server_words(struct keeper *keeper, char texts[PREFIX_WORDS][KEEPER_PATH + 512])
-{
-    const struct keeper_options *options = keeper->options;
-    char **words = calloc((size_t)options->argc + PREFIX_WORDS + 1, sizeof *words);
-    if (words == NULL)
-        return NULL;
-    memcpy(words, options->argv, (size_t)options->argc * sizeof *words);
-    char **next = words + options->argc;
-    enum { SIZE = KEEPER_PATH + 512 };
-    snprintf(texts[0], SIZE, "--keeper-fd=%d", KEEPER_LINK_FD);
-    snprintf(texts[1], SIZE, "--token-fd=%d", KEEPER_TOKEN_FD);
-    snprintf(texts[2], SIZE, "--state=etcd://unix:%s/" KEEPER_SOCKET ":" PREFIX,
-             keeper->folder.path);
-    snprintf(texts[3], SIZE, "--advertise=%s", keeper->endpoint);
-    snprintf(texts[4], SIZE, "--listen=%s", keeper->endpoint);
-    for (unsigned i = 0; i < (options->listens ? 4 : 5); i++)
-        *next++ = texts[i];
-    return words;
-}
-
-static ddp_status start_server_at(struct keeper *keeper, int link, struct ddp_error *err)
-{
-    char texts[PREFIX_WORDS][KEEPER_PATH + 512], path[4096];
-    char **words = server_words(keeper, texts);
-    if (words == NULL)
-        return ddpi_error_nomem(err, sizeof texts);
-    ssize_t len = readlink("/proc/self/exe", path, sizeof path - 1);
-    path[len > 0 ? len : 0] = '\0';
-    if (access(path, X_OK) != 0) /* it was replaced; this name lasts, but is not one for people */
-        snprintf(path, sizeof path, "/proc/self/exe");
-    const struct spawn_request request = {.path = path,
-                                          .argv = words,
-                                          .envp = environ,
-                                          .stdio = {0, 1, 2},
-                                          .key_fd = keeper->token_fd,
-                                          .pmi_fd = link}; /* becomes KEEPER_LINK_FD */
-    ddp_status status = keeper_child_start(&keeper->server, keeper->loop, &request, err);
-    free(words);
-    return status;
-}
-
-static ddp_status start_server(struct keeper *keeper, struct ddp_error *err)
-{
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-        return ddpi_error_sys(err, errno, "cannot make a socket for the store");
-    ddp_status status = start_server_at(keeper, ends[1], err);
-    close(ends[1]);
-    if (status != DDP_OK) {
-        close(ends[0]);
-        return status;
-    }
-    keeper->link = ends[0];
-    keeper->link_poll.data = keeper;
-    uv_poll_init(keeper->loop, &keeper->link_poll, keeper->link);
-    uv_poll_start(&keeper->link_poll, UV_READABLE, on_link);
-    keeper->told_open = false;
-    return DDP_OK;
-}
-
 /* When to start a process again that has ended: at once, unless it does not last. */
 static uint64_t start_again_ms(const struct keeper *keeper, const struct keeper_child *child)
 {
@@ -240,17 +121,23 @@ static uint64_t start_again_ms(const struct keeper *keeper, const struct keeper_
     return now_ms - child->started_ms >= AGAIN_MS ? now_ms : child->started_ms + AGAIN_MS;
 }
 
-static void on_server_ended(struct keeper_child *child)
+static void on_server_ready(void *ctx)
 {
-    struct keeper *keeper = child->ctx;
+    struct keeper *keeper = ctx;
+    keeper->options->ready(keeper->options->ctx);
+}
+
+static void on_server_ended(void *ctx)
+{
+    struct keeper *keeper = ctx;
+    const struct keeper_child *child = &keeper->server.child;
     char how[64];
     int code = WIFEXITED(child->wait_status) ? WEXITSTATUS(child->wait_status) : -1;
-    uv_close((uv_handle_t *)&keeper->link_poll, on_link_closed);
     if (keeper->phase == ENDING)
         keeper_child_signal(&keeper->etcd, SIGTERM);
     if (keeper->phase != RUNNING)
         return;
-    if (!keeper->server_listened && code > 0) { /* it has said why */
+    if (!keeper->server.listened && code > 0) { /* it has said why */
         keeper->code = code;
         stop(keeper, ENDING);
         return;
@@ -259,6 +146,31 @@ static void on_server_ended(struct keeper_child *child)
         code == EXIT_TRY_AGAIN ? uv_now(keeper->loop) : start_again_ms(keeper, child);
     keeper_child_describe(child, how, sizeof how);
     ddpi_log(keeper->log, DDPI_LOG_WARN, "the ddprund of this keeper %s; it is started again", how);
+}
+
+static void run_server(struct keeper *keeper)
+{
+    struct ddp_error err;
+    uint64_t now_ms = uv_now(keeper->loop);
+    if (keeper_server_runs(&keeper->server) || now_ms < keeper->server_at_ms ||
+        keeper_server_start(&keeper->server, &err) == DDP_OK)
+        return;
+    keeper->server_at_ms = now_ms + AGAIN_MS;
+    if (keeper->server.listened)
+        ddpi_log(keeper->log, DDPI_LOG_WARN, "%s; it is tried again", err.msg);
+    else
+        fail(keeper, EXIT_CONFIG, &err);
+}
+
+/* It tells other keepers a status for a second only, so it gets each one anew. */
+static void tell_server(struct keeper *keeper)
+{
+    char text[DDPI_KEEPER_STATUS_MAX];
+    size_t len = ddpi_keeper_status_put(&keeper->cluster.own, text);
+    if (len > 0)
+        keeper_server_tell(&keeper->server, text, len);
+    if (ddpi_cluster_may_serve(&keeper->cluster, uv_now(keeper->loop)))
+        keeper_server_open(&keeper->server);
 }
 
 /* ---- its etcd ---- */
@@ -294,40 +206,6 @@ static void start_etcd(struct keeper *keeper)
         fail(keeper, EXIT_CONFIG, &err);
 }
 
-static void on_quorum(struct ddpi_etcd_call *call, const struct ddpi_etcd_outcome *outcome)
-{
-    struct keeper *keeper = call->ctx;
-    struct ddpi_etcd_leader leader;
-    struct ddp_error err;
-    if (outcome->status != DDP_OK || outcome->reply->code != DDPI_ETCD_OK ||
-        ddpi_etcd_read_leader(outcome->reply->root, &leader, &err) != DDP_OK)
-        return;
-    keeper->quorum_ms = keeper->asked_ms;
-    keeper->knows_leader = leader.exists;
-    keeper->leads = leader.exists && strcmp(leader.endpoint, keeper->endpoint) == 0;
-}
-
-/* Who leads: a read that two etcds must agree on. */
-static void ask_quorum(struct keeper *keeper)
-{
-    static const char key[] = PREFIX "/v1/leader";
-    struct ddpi_etcd_call *call = &keeper->quorum;
-    uint64_t now_ms = uv_now(keeper->loop);
-    bool due = keeper->quorum_ms == 0 || now_ms - keeper->asked_ms >= QUORUM_MS;
-    if (ddpi_etcd_call_is_busy(call) || !due || !keeper_child_runs(&keeper->etcd))
-        return;
-    keeper->asked_ms = now_ms;
-    ddpi_etcd_call_finish(keeper->client, call);
-    ddpi_etcd_call_init(call);
-    call->path = "/v3/kv/range";
-    call->total_ms = 1; /* one try */
-    call->done = on_quorum;
-    call->ctx = keeper;
-    (void)ddpi_etcd_put_range(
-        &call->body, &(const struct ddpi_etcd_range){.key = ddpi_bytes_of(key, sizeof key - 1)});
-    ddpi_etcd_call_begin(keeper->client, call);
-}
-
 static void on_etcd_away(void *ctx, const struct ddp_error *why)
 {
     (void)ctx;
@@ -358,7 +236,7 @@ static void on_replaced(void *ctx, const char *why)
 static void found(struct keeper *keeper, const struct ddpi_cluster_step *step)
 {
     keeper->existing = step->action == CLUSTER_START_EXISTING;
-    ddpi_log(keeper->log, DDPI_LOG_INFO, "%s the store %016" PRIx64,
+    ddpi_log(keeper->log, DDPI_LOG_INFO, "%s the cluster %016" PRIx64,
              keeper->existing ? "joining" : "founding", keeper->cluster.own.number);
     start_etcd(keeper);
 }
@@ -447,29 +325,16 @@ static void begin_life(struct keeper *keeper)
                        (uint32_t)quiet_ms, uv_now(keeper->loop));
     keeper->phase = RUNNING;
     keeper->told_waiting_ms = uv_now(keeper->loop) + MISSED_MS - WAITING_MS;
-    keeper->etcd_at_ms = keeper->quorum_ms = keeper->server_at_ms = 0;
-}
-
-static void run_server(struct keeper *keeper)
-{
-    struct ddp_error err;
-    uint64_t now_ms = uv_now(keeper->loop);
-    if (keeper_child_runs(&keeper->server) || keeper->link >= 0 || now_ms < keeper->server_at_ms ||
-        start_server(keeper, &err) == DDP_OK)
-        return;
-    keeper->server_at_ms = now_ms + AGAIN_MS;
-    if (keeper->server_listened)
-        ddpi_log(keeper->log, DDPI_LOG_WARN, "%s; it is tried again", err.msg);
-    else
-        fail(keeper, EXIT_CONFIG, &err);
+    keeper->etcd_at_ms = keeper->server_at_ms = 0;
 }
 
 static void run_life(struct keeper *keeper)
 {
     uint64_t now_ms = uv_now(keeper->loop);
-    bool fresh = keeper->quorum_ms != 0 && now_ms - keeper->quorum_ms < QUORUM_FRESH_MS;
-    ddpi_cluster_led(&keeper->cluster, keeper->quorum_ms != 0, fresh && keeper->leads,
-                     fresh && keeper->knows_leader, now_ms);
+    const struct keeper_look *look = &keeper->look;
+    bool fresh = keeper_look_is_fresh(look, now_ms);
+    ddpi_cluster_led(&keeper->cluster, look->quorum_ms != 0, fresh && look->leads,
+                     fresh && look->knows_leader, now_ms);
     take_step(keeper);
     if (keeper->phase == RUNNING)
         run_server(keeper);
@@ -478,7 +343,8 @@ static void run_life(struct keeper *keeper)
         start_etcd(keeper);
     if (keeper->phase != RUNNING)
         return;
-    ask_quorum(keeper);
+    if (keeper_child_runs(&keeper->etcd))
+        keeper_look_ask(&keeper->look, now_ms);
     tell_server(keeper);
     tell_waiting(keeper);
 }
@@ -494,14 +360,13 @@ static void close_all(struct keeper *keeper)
 
 static void run_end(struct keeper *keeper)
 {
-    bool over = !keeper_child_runs(&keeper->server) && !keeper_child_runs(&keeper->etcd) &&
-                keeper->link < 0;
+    bool over = !keeper_server_runs(&keeper->server) && !keeper_child_runs(&keeper->etcd);
     if (over && keeper->phase == WIPING)
         begin_life(keeper);
     else if (over)
         close_all(keeper);
     else if (uv_now(keeper->loop) >= keeper->end_by_ms) {
-        keeper_child_signal(&keeper->server, SIGKILL);
+        keeper_child_signal(&keeper->server.child, SIGKILL);
         keeper_child_signal(&keeper->etcd, SIGKILL);
     }
 }
@@ -521,7 +386,7 @@ static void on_signal(uv_signal_t *handle, int signum)
     struct keeper *keeper = handle->data;
     if (signum == SIGHUP) {
         keeper->options->reload(keeper->options->ctx);
-        keeper_child_signal(&keeper->server, SIGHUP);
+        keeper_child_signal(&keeper->server.child, SIGHUP);
     } else if (keeper->phase != ENDING) {
         ddpi_log(keeper->log, DDPI_LOG_INFO, "%s: this keeper ends", strsignal(signum));
         stop(keeper, ENDING);
@@ -547,20 +412,36 @@ static ddp_status keep_token(struct keeper *keeper, struct ddp_error *err)
 
 static ddp_status open_client(struct keeper *keeper, struct ddp_error *err)
 {
-    char text[KEEPER_PATH + 64];
     struct ddpi_etcd_address address;
-    snprintf(text, sizeof text, "etcd://unix:%s/" KEEPER_SOCKET ":" PREFIX, keeper->folder.path);
-    ddp_status status = ddpi_etcd_address_parse(text, &address, err);
+    ddp_status status = ddpi_etcd_address_parse(keeper->state, &address, err);
     if (status != DDP_OK)
         return status;
     const struct ddpi_etcd_client_options client = {
         .address = &address, .away = on_etcd_away, .back = on_etcd_back, .ctx = keeper};
     status = ddpi_etcd_client_create(keeper->loop, &client, &keeper->client, err);
-    ddpi_etcd_call_init(&keeper->quorum);
+    keeper->look = (struct keeper_look){
+        .client = keeper->client, .prefix = PREFIX, .endpoint = keeper->endpoint};
+    keeper_look_init(&keeper->look);
     keeper->replace = (struct keeper_replace){
         .client = keeper->client, .list = &keeper->list, .done = on_replaced, .ctx = keeper};
     keeper_replace_init(&keeper->replace);
     return status;
+}
+
+static void set_server(struct keeper *keeper)
+{
+    const struct keeper_options *options = keeper->options;
+    keeper->server = (struct keeper_server){.loop = keeper->loop,
+                                            .argv = options->argv,
+                                            .argc = options->argc,
+                                            .listens = options->listens,
+                                            .endpoint = keeper->endpoint,
+                                            .state = keeper->state,
+                                            .token_fd = keeper->token_fd,
+                                            .ready = on_server_ready,
+                                            .ended = on_server_ended,
+                                            .ctx = keeper};
+    keeper_server_init(&keeper->server);
 }
 
 static ddp_status open_peers(struct keeper *keeper, struct ddp_error *err)
@@ -593,6 +474,9 @@ static ddp_status prepare(struct keeper *keeper, struct ddp_error *err)
     if (status != DDP_OK)
         return status;
     endpoint_of(keeper, keeper->self.number, keeper->endpoint);
+    snprintf(keeper->state, sizeof keeper->state, "etcd://unix:%s/" KEEPER_SOCKET ":" PREFIX,
+             keeper->folder.path);
+    set_server(keeper);
     keeper->program.list = &keeper->list;
     keeper->program.self = &keeper->self;
     keeper->program.folder = &keeper->folder;
@@ -627,11 +511,10 @@ int keeper_run(uv_loop_t *loop, const struct keeper_options *options)
     keeper->options = options;
     keeper->log = options->log;
     keeper->loop = loop;
-    keeper->link = keeper->token_fd = keeper->folder.lock = -1;
+    keeper->token_fd = keeper->folder.lock = -1;
     signal(SIGCHLD, SIG_DFL); /* ignored, as it may be inherited, it would leave no exit codes */
-    keeper->server.ended = on_server_ended;
     keeper->etcd.ended = on_etcd_ended;
-    keeper->server.ctx = keeper->etcd.ctx = keeper;
+    keeper->etcd.ctx = keeper;
     if (prepare(keeper, &err) == DDP_OK) {
         begin_life(keeper);
         watch(keeper);

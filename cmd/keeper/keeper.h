@@ -14,19 +14,8 @@
 
 #include "log.h"
 #include "proof.h"
-#include "spawn.h"
 
 #include <uv.h>
-
-/* The descriptors of its ddprund. */
-enum { KEEPER_TOKEN_FD = SPAWN_KEY_FD, KEEPER_LINK_FD = SPAWN_PMI_FD };
-
-/* Packets between a keeper and its ddprund: a letter, and for some a text. */
-enum {
-    KEEPER_SAYS_STATUS = 'S', /* to it: what other keepers are told, for a second */
-    KEEPER_SAYS_OPEN = 'O',   /* to it: it may open its state in etcd */
-    KEEPER_HEARS_READY = 'R', /* from it: it listens */
-};
 
 struct keeper_options {
     const char *list;

@@ -5,6 +5,7 @@
 
 #include "certificate.h"
 #include "error.h"
+#include "mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -213,7 +214,7 @@ ddp_status keeper_etcd_start(const struct keeper_etcd *etcd, uint64_t life, uint
                              struct ddp_error *err)
 {
     char *envp[] = {NULL};
-    struct words *words = calloc(1, sizeof *words);
+    struct words *words = ddpi_calloc(1, sizeof *words);
     if (words == NULL)
         return ddpi_error_nomem(err, sizeof *words);
     add_words(words, etcd, life, number, existing);
@@ -232,7 +233,7 @@ ddp_status keeper_etcd_start(const struct keeper_etcd *etcd, uint64_t life, uint
         close(log);
     if (null >= 0)
         close(null);
-    free(words);
+    ddpi_free(words);
     return status;
 }
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import children, wait_until
 from ddprund_run import CONFIG, DdprundCase, needs_tls
 from etcd_cluster import ETCD
-from nodes import free_port
+from nodes import free_ports
 from proc_tree import all_processes
 from raw_store import RawStore
 from skip import skip_program
@@ -43,15 +43,13 @@ class KeeperCase(DdprundCase):
 
     def setUp(self):
         super().setUp()
-        port = free_port()
-        while port > 60000:
-            port = free_port()
+        port, self.peer_port = free_ports(2)
         self.endpoints = [f'127.0.0.{i}:{port}' for i in (1, 2, 3)]
         self.list = ','.join(self.endpoints)
 
     def keeper(self, which, *words, cluster=None, **options):
         job = self.daemon(f'--cluster={cluster or self.list}', f'--advertise={self.endpoints[which]}',
-                          f'--state-lease={self.lease}', *words, **options)
+                          f'--state-lease={self.lease}', f'--peer-port={self.peer_port}', *words, **options)
         job.endpoint = self.endpoints[which]
         return job
 
@@ -64,7 +62,7 @@ class KeeperCase(DdprundCase):
         """The keeper whose store serves, once one of them does."""
         def look():
             for job in keepers:
-                code, out, _ = self.ctl(job.endpoint, '--timeout=300ms', 'stats', '--json')
+                code, out, _ = self.ctl(job.endpoint, '--timeout=1s', 'stats', '--json')
                 if code == 0:
                     return job
             return None
@@ -102,13 +100,13 @@ class Deaths(KeeperCase):
             leader = self.leader_of(keepers)
             which = keepers.index(leader)
             self.kill(leader)
-            self.assertEqual(self.done(self.list, '--timeout=60s', 'get', 'a'), b'1')
+            self.assertEqual(self.done(self.list, '--timeout=10m', 'get', 'a'), b'1')
             keepers[which] = self.keeper(which)
-            keepers[which].read_until('joining the store')
+            keepers[which].read_until('joining the cluster')
             keepers[which].read_until('connected to the leader') # its etcd has the contents
         other = next(job for job in keepers if job is not self.leader_of(keepers))
         self.kill(other)
-        self.done(self.list, '--timeout=60s', 'set', 'b', '2')
+        self.done(self.list, '--timeout=10m', 'set', 'b', '2')
         which = keepers.index(other)
         keepers[which] = self.keeper(which)
         keepers[which].read_until('connected to the leader')
@@ -122,11 +120,11 @@ class Deaths(KeeperCase):
             os.kill(store, signal.SIGKILL)
             again = wait_until(lambda: self.parts(job)[1] not in (None, store) and self.parts(job)[1], 'a ddprund')
             self.assertNotEqual(again, store)
-            self.assertEqual(self.done(self.list, '--timeout=60s', 'get', 'a'), b'1')
+            self.assertEqual(self.done(self.list, '--timeout=10m', 'get', 'a'), b'1')
             os.kill(etcd, signal.SIGKILL)
             wait_until(lambda: self.parts(job)[0] not in (None, etcd), 'an etcd')
             job.read_until('etcd was killed by signal 9 (Killed); it is started again')
-            self.done(self.list, '--timeout=60s', 'set', 'a', '1')
+            self.done(self.list, '--timeout=10m', 'set', 'a', '1')
         self.end(*keepers)
         for job in keepers:
             self.assertNotIn('given up', job.err)
@@ -140,9 +138,9 @@ class Deaths(KeeperCase):
             keepers[which] = self.keeper(which)
         keepers[2].read_until('the other machines are not of its cluster any more')
         for job in keepers:
-            job.read_until('the store', 2 if job is keepers[2] else 1)
+            job.read_until('ing the cluster', 2 if job is keepers[2] else 1)
         self.leader_of(keepers)
-        self.assertEqual(self.done(self.list, '--timeout=60s', 'list'), b'')
+        self.assertEqual(self.done(self.list, '--timeout=10m', 'list'), b'')
         self.end(*keepers)
 
     def test_a_signal_ends_all_and_leaves_nothing(self):
@@ -167,7 +165,7 @@ class Deaths(KeeperCase):
             if kind == 'keeper':
                 self.kill(keepers[which])
                 keepers[which] = self.keeper(which)
-                keepers[which].read_until('joining the store')
+                keepers[which].read_until('joining the cluster')
                 keepers[which].read_until('info: standing by; the leader is')
             else:
                 os.kill(self.parts(keepers[which])[kind == 'ddprund'] or self.etcd_of(keepers[which]), signal.SIGKILL)
@@ -175,7 +173,7 @@ class Deaths(KeeperCase):
         for writer in writers:
             writer.stopped = True
             writer.join()
-        listed = set(self.done(self.list, '--timeout=60s', 'list', 'w').decode().split())
+        listed = set(self.done(self.list, '--timeout=10m', 'list', 'w').decode().split())
         for writer in writers:
             self.assertEqual(set(writer.acknowledged) - listed, set())
         self.end(*keepers)
@@ -209,7 +207,7 @@ class Jobs(KeeperCase):
         for agent in agents:
             agent.wait()
         keepers[which] = self.keeper(which) # it removes the folder of the one that was killed
-        keepers[which].read_until('joining the store')
+        keepers[which].read_until('joining the cluster')
         self.end(*keepers)
 
 
@@ -238,7 +236,7 @@ class Strangers(KeeperCase):
     def test_the_port_of_etcd_takes_no_other_certificate(self):
         keepers = self.three()
         folder = next(self.tmp.glob('ddprund-keeper-*'))
-        host, _, port = self.endpoints[0].rpartition(':')
+        host = '127.0.0.1'
         own = (folder / 'peer.crt', folder / 'peer.key')
         foreign = (self.folder / 'f.crt', self.folder / 'f.key')
         subprocess.run(['openssl', 'req', '-x509', '-newkey', 'ed25519', '-nodes', '-subj', '/CN=ddprun', '-days', '9',
@@ -250,7 +248,7 @@ class Strangers(KeeperCase):
             if pair:
                 context.load_cert_chain(*map(str, pair))
             try:
-                with context.wrap_socket(socket.create_connection((host, int(port) + 1000)), server_hostname=host) as peer:
+                with context.wrap_socket(socket.create_connection((host, self.peer_port)), server_hostname=host) as peer:
                     peer.sendall(b'GET /version HTTP/1.0\r\n\r\n')
                     answers.append(b'etcdserver' in peer.recv(4096))
             except (ssl.SSLError, ConnectionError):
@@ -304,7 +302,7 @@ class Refusals(KeeperCase):
 
     def test_a_taken_port(self):
         host, _, port = self.endpoints[0].rpartition(':')
-        for taken, says in ((int(port) + 1000, '--peer-port'), (int(port), port)):
+        for taken, says in ((self.peer_port, '--peer-port'), (int(port), port)):
             with socket.create_server((host, taken)):
                 job = self.keeper(0)
                 self.assertEqual(job.wait(), CONFIG, job.err)

@@ -1,0 +1,53 @@
+/*
+ * keeper_server.h - the ddprund of a keeper: how it is started, and what it is told by a socket
+ * that it inherits (cmd/ddprund/keeper_link.h is the other end).
+ */
+#ifndef CMD_KEEPER_SERVER_H
+#define CMD_KEEPER_SERVER_H
+
+#include "cluster_list.h"
+#include "keeper_child.h"
+#include "keeper_folder.h"
+
+/* Its descriptors. */
+enum { KEEPER_TOKEN_FD = SPAWN_KEY_FD, KEEPER_LINK_FD = SPAWN_PMI_FD };
+
+/* Packets of the socket: a letter, and for some a text. */
+enum {
+    KEEPER_SAYS_STATUS = 'S', /* to it: what other keepers are told, for a second */
+    KEEPER_SAYS_OPEN = 'O',   /* to it: it may open its state in etcd */
+    KEEPER_HEARS_READY = 'R', /* from it: it listens */
+};
+
+struct keeper_server {
+    /* Set before the first start, and kept. */
+    uv_loop_t *loop;
+    char *const *argv; /* of this ddprund: words for the one that is started */
+    int argc;
+    bool listens;         /* they have a --listen */
+    const char *endpoint; /* of this machine in the list */
+    const char *state;    /* for --state */
+    int token_fd;
+    void (*ready)(void *ctx); /* the first one listens */
+    void (*ended)(void *ctx); /* child.wait_status says how; another one may be started */
+    void *ctx;
+
+    struct keeper_child child;
+    int link; /* -1: none */
+    uv_poll_t link_poll;
+    bool listened; /* once, so what it needs was there */
+    bool told_open;
+};
+
+void keeper_server_init(struct keeper_server *server);
+DDP_MUST_CHECK ddp_status keeper_server_start(struct keeper_server *server, struct ddp_error *err);
+
+/* From its start until ended(). */
+bool keeper_server_runs(const struct keeper_server *server);
+
+/* Without effect if there is none, or while it is stopped. */
+void keeper_server_tell(struct keeper_server *server, const char *status, size_t len);
+/* Tell it once that it may open its state. */
+void keeper_server_open(struct keeper_server *server);
+
+#endif
