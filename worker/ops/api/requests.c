@@ -27,18 +27,18 @@ static const struct {
     bool takes_parts; /* a buffer may have uneven parts */
     bool takes_list;  /* of buffers */
 } kinds[] = {
-    [DDP_KIND_BARRIER] = {DDPI_BARRIER, false},
-    [DDP_KIND_MONITORED_BARRIER] = {DDPI_MONITORED, false},
+    [DDP_KIND_BARRIER] = {DDPI_BARRIER, false, false},
+    [DDP_KIND_MONITORED_BARRIER] = {DDPI_MONITORED, false, false},
     [DDP_KIND_BROADCAST] = {DDPI_BROADCAST, false, true},
     [DDP_KIND_ALL_REDUCE] = {DDPI_ALL_REDUCE, false, true},
-    [DDP_KIND_REDUCE] = {DDPI_REDUCE, false},
-    [DDP_KIND_ALL_GATHER] = {DDPI_ALL_GATHER, true},
-    [DDP_KIND_REDUCE_SCATTER] = {DDPI_REDUCE_SCATTER, true},
-    [DDP_KIND_GATHER] = {DDPI_GATHER, true},
-    [DDP_KIND_SCATTER] = {DDPI_SCATTER, true},
-    [DDP_KIND_ALL_TO_ALL] = {DDPI_ALL_TO_ALL, true},
-    [DDP_KIND_SEND] = {DDPI_SEND, false},
-    [DDP_KIND_RECV] = {DDPI_RECV, false},
+    [DDP_KIND_REDUCE] = {DDPI_REDUCE, false, false},
+    [DDP_KIND_ALL_GATHER] = {DDPI_ALL_GATHER, true, false},
+    [DDP_KIND_REDUCE_SCATTER] = {DDPI_REDUCE_SCATTER, true, false},
+    [DDP_KIND_GATHER] = {DDPI_GATHER, true, false},
+    [DDP_KIND_SCATTER] = {DDPI_SCATTER, true, false},
+    [DDP_KIND_ALL_TO_ALL] = {DDPI_ALL_TO_ALL, true, false},
+    [DDP_KIND_SEND] = {DDPI_SEND, false, false},
+    [DDP_KIND_RECV] = {DDPI_RECV, false, false},
 };
 
 static bool has_list(const struct ddp_operation *operation)
