@@ -276,3 +276,19 @@ bool ddpi_parse_list_next(const char **cursor, char separator, const char **item
     *cursor = end != NULL ? end + 1 : NULL;
     return true;
 }
+
+bool ddpi_parse_hex(const char *text, uint64_t *ret)
+{
+    static const char digits[] = "0123456789abcdef";
+    size_t len = strlen(text);
+    if (len == 0 || len > 16)
+        return false;
+    *ret = 0;
+    for (size_t i = 0; i < len; i++) {
+        const char *digit = strchr(digits, text[i]);
+        if (digit == NULL)
+            return false;
+        *ret = *ret << 4 | (uint64_t)(digit - digits);
+    }
+    return true;
+}

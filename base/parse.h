@@ -17,6 +17,9 @@
 ddp_status ddpi_parse_int(const char *text, int64_t min, int64_t max, int64_t *ret,
                           struct ddp_error *err);
 
+/* 1 to 16 of [0-9a-f]. */
+bool ddpi_parse_hex(const char *text, uint64_t *ret);
+
 /* "0", "1", "false", "true", in any case. */
 ddp_status ddpi_parse_bool(const char *text, bool *ret, struct ddp_error *err);
 

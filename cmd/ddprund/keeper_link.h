@@ -13,7 +13,7 @@ struct keeper_link {
     void *ctx;
     /* What other keepers are to be told. */
     void (*status)(void *ctx, const char *text, size_t len);
-    /* etcd has a quorum: open the state. Once. */
+    /* The state in etcd may be opened. Once. */
     void (*open)(void *ctx);
 };
 

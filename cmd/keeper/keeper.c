@@ -206,17 +206,6 @@ static void start_etcd(struct keeper *keeper)
         fail(keeper, EXIT_CONFIG, &err);
 }
 
-static void on_etcd_away(void *ctx, const struct ddp_error *why)
-{
-    (void)ctx;
-    (void)why; /* its ddprund says so */
-}
-
-static void on_etcd_back(void *ctx)
-{
-    (void)ctx;
-}
-
 static void on_replaced(void *ctx, const char *why)
 {
     struct keeper *keeper = ctx;
@@ -416,8 +405,7 @@ static ddp_status open_client(struct keeper *keeper, struct ddp_error *err)
     ddp_status status = ddpi_etcd_address_parse(keeper->state, &address, err);
     if (status != DDP_OK)
         return status;
-    const struct ddpi_etcd_client_options client = {
-        .address = &address, .away = on_etcd_away, .back = on_etcd_back, .ctx = keeper};
+    const struct ddpi_etcd_client_options client = {.address = &address};
     status = ddpi_etcd_client_create(keeper->loop, &client, &keeper->client, err);
     keeper->look = (struct keeper_look){
         .client = keeper->client, .prefix = PREFIX, .endpoint = keeper->endpoint};

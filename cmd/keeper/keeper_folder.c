@@ -4,11 +4,11 @@
 #include "keeper_folder.h"
 
 #include "error.h"
+#include "folder.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,21 +18,7 @@
 
 #define NAME "ddprund-keeper-"
 
-enum { OPEN_FOLDERS = 8 /* while the tree is walked */, MAKE_TRIES = 10 };
-
-static int remove_entry(const char *path, const struct stat *stat, int kind, struct FTW *walk)
-{
-    (void)stat;
-    (void)kind;
-    (void)walk;
-    remove(path); /* what is left is left */
-    return 0;
-}
-
-static void remove_tree(const char *path)
-{
-    nftw(path, remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-}
+enum { MAKE_TRIES = 10 };
 
 /* The folder @path of this user, locked. -1: another process has the lock, or it is gone. Programs
  * that remove old files from such places heed this lock. */
@@ -59,7 +45,7 @@ static void remove_dead(const char *above)
         int lock = take_lock(path);
         if (lock < 0)
             continue;
-        remove_tree(path);
+        ddpi_folder_remove(path);
         close(lock);
     }
     if (dir != NULL)
@@ -115,14 +101,14 @@ void keeper_folder_clear(const struct keeper_folder *folder, const char *name)
 {
     char path[KEEPER_PATH + 32];
     snprintf(path, sizeof path, "%s/%s", folder->path, name);
-    remove_tree(path);
+    ddpi_folder_remove(path);
 }
 
 void keeper_folder_remove(struct keeper_folder *folder)
 {
     if (folder->lock < 0)
         return;
-    remove_tree(folder->path);
+    ddpi_folder_remove(folder->path);
     close(folder->lock);
     folder->lock = -1;
 }

@@ -2,9 +2,9 @@
  * keeper_replace.h - lets etcd replace the member of one machine: the old one is removed, and a new
  * one added at the same address, which an empty keeper may then start.
  *
- * A call to etcd may be applied twice without harm: a second removal finds no member, and a second
- * addition is refused, so that the whole is done anew. But it removes whoever is the member there,
- * so it must be known that this member is lost (cluster.h).
+ * A call to etcd may be applied twice without harm. A second removal finds no member. A second
+ * addition is refused, and then the replacement begins again. The removal looks up the member by
+ * its address, so the caller must know that this member is lost (cluster.h).
  */
 #ifndef CMD_KEEPER_REPLACE_H
 #define CMD_KEEPER_REPLACE_H

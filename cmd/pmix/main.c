@@ -8,6 +8,7 @@
  */
 #include "error.h"
 #include "exit_codes.h"
+#include "folder.h"
 #include "mem.h"
 #include "parse.h"
 #include "pmix_job.h"
@@ -66,7 +67,7 @@ DDP_PRINTF(1, 2) static void tell_agent(const char *format, ...)
 __attribute__((noreturn)) static void end_server(int exit_code)
 {
     if (server.place.folder[0] != '\0')
-        pmix_folder_remove(server.place.folder);
+        ddpi_folder_remove(server.place.folder);
     _exit(exit_code);
 }
 

@@ -6,28 +6,11 @@
 #include "error.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-enum { OPEN_FOLDERS = 8 }; /* while the tree is walked */
-
-static int remove_entry(const char *path, const struct stat *stat, int kind, struct FTW *walk)
-{
-    (void)stat;
-    (void)kind;
-    (void)walk;
-    remove(path); /* what is left is left */
-    return 0;
-}
-
-void pmix_folder_remove(const char *path)
-{
-    nftw(path, remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-}
 
 ddp_status pmix_folder_make(uint32_t nproc, char ret_path[PMIX_FOLDER_SIZE], struct ddp_error *err)
 {

@@ -39,7 +39,5 @@ DDP_MUST_CHECK ddp_status pmix_place_read(struct pmix_place *place, struct ddp_e
  * made. */
 DDP_MUST_CHECK ddp_status pmix_folder_make(uint32_t nproc, char ret_path[PMIX_FOLDER_SIZE],
                                            struct ddp_error *err);
-/* Remove what can be removed of it. Blocks. */
-void pmix_folder_remove(const char *path);
 
 #endif

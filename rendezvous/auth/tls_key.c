@@ -48,23 +48,6 @@ static char *next_word(char **text)
     return strsep(text, " ");
 }
 
-/* 1 to 16 digits. */
-static bool parse_hex(const char *text, uint64_t *ret)
-{
-    static const char digits[] = "0123456789abcdef";
-    size_t len = strlen(text);
-    if (len == 0 || len > 16)
-        return false;
-    *ret = 0;
-    for (size_t i = 0; i < len; i++) {
-        const char *digit = strchr(digits, text[i]);
-        if (digit == NULL)
-            return false;
-        *ret = *ret << 4 | (uint64_t)(digit - digits);
-    }
-    return true;
-}
-
 /* Accepts only the form that put_key_name() writes, so that each identity has one name. */
 static bool parse_key_name(const uint8_t *name, size_t len, struct ddpi_identity *ret)
 {
@@ -81,7 +64,7 @@ static bool parse_key_name(const uint8_t *name, size_t len, struct ddpi_identity
     int64_t number;
     if (store == NULL || rest != NULL || !ddpi_role_of_name(role, &named.role) ||
         ddpi_parse_int(epoch, 0, INT64_MAX, &number, NULL) != DDP_OK ||
-        !parse_hex(store, &named.store))
+        !ddpi_parse_hex(store, &named.store))
         return false;
     named.epoch = (uint64_t)number;
     if (strcmp(job, "-") != 0) {

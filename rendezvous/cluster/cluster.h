@@ -9,9 +9,9 @@
  *     its data is another life, and another member. So no member of etcd ever forgets a vote.
  *   - The first cluster has all three machines as members, so two of them are a quorum. It begins
  *     when all are empty, or when two have been empty for a while and nobody knows a leader. The
- *     first empty one in the list proposes a number, for the lives that it sees. Whoever sees its
- *     own life there promises itself to this number, and to no other one. Two promises are enough
- *     to start. As each life makes one promise, two clusters cannot both have two.
+ *     first empty one in the list proposes a number, and names the lives that it sees. A keeper
+ *     whose life is named promises itself to this number, and to no other one. Two promises are
+ *     enough to start. As each life makes one promise, two clusters cannot both have two.
  *   - A promise that leads to nothing is given up. So no store serves before the keepers of two
  *     machines have seen a quorum of their etcd, after which they give nothing up by the clock.
  *   - The keeper whose store leads lets etcd replace the member of a machine that it sees to be

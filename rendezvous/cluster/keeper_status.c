@@ -47,14 +47,8 @@ size_t ddpi_keeper_status_put(const struct ddpi_keeper_status *status,
 
 static bool get_hex(const json_t *value, uint64_t *ret)
 {
-    static const char digits[] = "0123456789abcdef";
-    const char *text = json_string_value(value);
-    if (text == NULL || json_string_length(value) != HEX - 1 || strspn(text, digits) != HEX - 1)
-        return false;
-    *ret = 0;
-    for (; *text != '\0'; text++)
-        *ret = *ret << 4 | (uint64_t)(strchr(digits, *text) - digits);
-    return true;
+    return json_is_string(value) && json_string_length(value) == HEX - 1 &&
+           ddpi_parse_hex(json_string_value(value), ret);
 }
 
 static bool get_hex_array(const json_t *array, uint64_t ret[DDPI_CLUSTER_SIZE])

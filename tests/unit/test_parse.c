@@ -470,11 +470,23 @@ START_TEST(hosts_in_digits)
 }
 END_TEST
 
+START_TEST(hexadecimal_numbers)
+{
+    static const char *const bad[] = {"", "g", "A", "-1", " 1", "1 ", "0x1", "11111111111111111"};
+    uint64_t value;
+    ck_assert(ddpi_parse_hex("0", &value) && value == 0);
+    ck_assert(ddpi_parse_hex("1f", &value) && value == 31);
+    ck_assert(ddpi_parse_hex("ffffffffffffffff", &value) && value == UINT64_MAX);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        ck_assert_msg(!ddpi_parse_hex(bad[i], &value), "'%s'", bad[i]);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("parse");
     TCase *numbers = tcase_create("numbers");
-    ADD_TESTS(numbers, integers, integers_have_a_range, booleans, durations,
+    ADD_TESTS(numbers, hexadecimal_numbers, integers, integers_have_a_range, booleans, durations,
               durations_have_a_default_unit_and_a_limit,
               a_number_too_long_for_64_bits_is_over_the_limit, sizes);
     suite_add_tcase(suite, numbers);

@@ -80,12 +80,13 @@ static void tell_away(const struct ddpi_etcd_call *call, const char *reason)
     struct ddpi_etcd_client *client = call->client;
     describe(call, DDP_E_TIMEOUT, reason, &err);
     client->away = true;
-    client->on_away(client->ctx, &err);
+    if (client->on_away != NULL)
+        client->on_away(client->ctx, &err);
 }
 
 static void tell_back(struct ddpi_etcd_client *client)
 {
-    if (client->away)
+    if (client->away && client->on_back != NULL)
         client->on_back(client->ctx);
     client->away = false;
 }

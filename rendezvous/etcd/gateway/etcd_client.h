@@ -22,7 +22,8 @@ struct ddpi_etcd_client_options {
     struct ddpi_etcd_files files;
     const char *user;     /* NULL: none; both are copied */
     const char *password; /* of the user */
-    /* No member answers; called again after each round of tries. Then: one does again. */
+    /* No member answers; called again after each round of tries. Then: one does again. NULL: the
+     * owner need not know. */
     void (*away)(void *ctx, const struct ddp_error *why);
     void (*back)(void *ctx);
     void *ctx;

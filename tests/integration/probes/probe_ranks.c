@@ -46,7 +46,7 @@ static void keep_meeting(ddp_comm *comm, const char *path, struct ddp_error *err
             printf("turn %d\n", turn);
             fflush(stdout);
         }
-        if (ddp_comm_rank(comm) != 0) /* for whom rank 0 waits, and so accepts connections */
+        if (ddp_comm_rank(comm) != 0) /* rank 0 waits, and accepts meanwhile */
             poll(NULL, 0, 1);
     }
 }
