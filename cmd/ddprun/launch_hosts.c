@@ -372,7 +372,7 @@ static int run_head(struct launch *launch, const struct ddprun_options *options)
 {
     struct ddp_error err;
     struct guard_agent split;
-    const struct guard_duties duties = {NULL, NULL, NULL, NULL};
+    const struct guard_duties duties = {0};
     secrecy_hide_memory();
     guard_hold_signals();
     int code = EXIT_CONFIG;

@@ -157,7 +157,7 @@ static int decide(struct plan *plan, struct ddprun_options *options, char **argv
 static int split_off(struct plan *plan, const struct ddprun_options *options,
                      struct guard_agent *ret_split, struct ddp_error *err)
 {
-    const struct guard_duties duties = {forget, clean_up, plan, &plan->cgroup};
+    const struct guard_duties duties = {forget, clean_up, plan, &plan->cgroup, NULL};
     bool announce_logs = false;
     if (plan_files(plan, err) != DDP_OK || plan_events(plan, options, err) != DDP_OK)
         return EXIT_CONFIG;

@@ -1,7 +1,7 @@
 /*
  * guard.c - the guard process. Owns one end of a socket pair and the descriptor that the agent
- * gives it. After the split it allocates nothing, opens no connection and runs no event loop, so
- * that it works when memory has run out. It cleans up when every process has ended.
+ * gives it, and the sidecar. After the split it allocates nothing, opens no connection and runs no
+ * event loop, so that it works when memory has run out. It cleans up when every process has ended.
  */
 #include "guard.h"
 
@@ -10,6 +10,7 @@
 #include "error.h"
 #include "failpoint.h"
 #include "reap.h"
+#include "sidecar.h"
 #include "signames.h"
 
 #include <errno.h>
@@ -28,6 +29,7 @@
 
 enum {
     SWEEP_MS = 5000,
+    SIDECAR_END_MS = 8000,       /* from SIGTERM to SIGKILL */
     WRITE_LIMIT_SIGNAL = SIGURG, /* has no other use, and is not forwarded */
 };
 
@@ -93,13 +95,16 @@ static void guard_say_stuck(void *ctx, pid_t pid, char state, const char *name)
 
 struct guard {
     const struct guard_duties *duties;
+    struct sidecar sidecar;
     pid_t agent;
     bool gone; /* reaped, with this status */
     int wait_status;
-    int signals;    /* signalfd */
-    int from_agent; /* our end of the socket pair */
-    int held;       /* the descriptor held for the agent; -1: none */
-    _Atomic uint64_t *fence_at_ms;
+    bool told_to_end; /* by a signal, when the agent was gone */
+    bool told_agent;  /* to end, as it has no sidecar */
+    int signals;      /* signalfd */
+    int from_agent;   /* our end of the socket pair */
+    int held;         /* the descriptor held for the agent; -1: none */
+    struct guard_page *page;
     uint64_t fenced_at_ms; /* the fence that has been carried out */
 };
 
@@ -113,35 +118,19 @@ static void release_agent(int held)
     close(held);
 }
 
-/* The agent is reaped: kill the processes that it left, and exit with its status. */
-static _Noreturn void end_guard(const struct guard *guard)
-{
-    size_t ended;
-    int wait_status = guard->wait_status;
-    cgroup_kill(guard->duties->cgroup);
-    bool clean = reap_sweep(SWEEP_MS, &ended);
-    char name[SIGNAME_MAX];
-    if (guard->held >= 0 && clean)
-        release_agent(guard->held);
-    if (WIFSIGNALED(wait_status))
-        guard_say("ddprun: the agent was killed by %s; what it left has been killed too (%zu of "
-                  "the job's processes)%s\n",
-                  signame_of(WTERMSIG(wait_status), name), ended,
-                  clean ? ", nothing of the job is running any more" : "");
-    if (!clean)
-        reap_each_child(0, guard_say_stuck, NULL);
-    if (guard->duties->clean_up != NULL)
-        guard->duties->clean_up(guard->duties->ctx);
-    _exit(WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
-}
-
 static void note_exit(void *ctx, pid_t pid, int wait_status)
 {
     struct guard *guard = ctx;
+    sidecar_reaped(&guard->sidecar, pid, wait_status);
     if (pid != guard->agent)
         return;
     guard->gone = true;
     guard->wait_status = wait_status;
+}
+
+static bool is_ending(int signum)
+{
+    return signum == SIGTERM || signum == SIGINT || signum == SIGHUP || signum == SIGQUIT;
 }
 
 static void take_signals(struct guard *guard)
@@ -152,6 +141,84 @@ static void take_signals(struct guard *guard)
             reap_collect(note_exit, guard);
         else if (!guard->gone)
             kill(guard->agent, (int)info.ssi_signo);
+        else
+            guard->told_to_end |= is_ending((int)info.ssi_signo);
+    }
+}
+
+/* Until it has ended, or @until_ms, or a signal tells the guard to end. */
+static void await_sidecar(struct guard *guard, uint64_t until_ms)
+{
+    struct pollfd signals = {.fd = guard->signals, .events = POLLIN};
+    uint64_t now_ms;
+    while (guard->sidecar.state == SIDECAR_RUNNING && !guard->told_to_end &&
+           (now_ms = ddpi_monotonic_ms()) < until_ms) {
+        (void)poll(&signals, 1, ddpi_remaining_ms(now_ms, until_ms));
+        take_signals(guard);
+    }
+}
+
+/* The agent and its workers are gone. The job may need the sidecar for longer. */
+static void end_sidecar(struct guard *guard)
+{
+    bool orderly = WIFEXITED(guard->wait_status) && guard->sidecar.state == SIDECAR_RUNNING;
+    uint64_t keep_ms = orderly ? atomic_load(&guard->page->sidecar_ms) : 0;
+    if (keep_ms == GUARD_SIDECAR_STAYS)
+        guard_say("ddprun: this node has left the job, and keeps a copy of its store until the job "
+                  "is over; one more signal ends that\n");
+    await_sidecar(guard, ddpi_deadline(ddpi_monotonic_ms(), keep_ms));
+    sidecar_signal(&guard->sidecar, SIGTERM);
+    guard->told_to_end = false;
+    await_sidecar(guard, ddpi_monotonic_ms() + SIDECAR_END_MS);
+    sidecar_signal(&guard->sidecar, SIGKILL);
+    guard->told_to_end = false;
+    await_sidecar(guard, ddpi_monotonic_ms() + SWEEP_MS);
+}
+
+static _Noreturn void exit_as_agent(const struct guard *guard)
+{
+    int wait_status = guard->wait_status;
+    if (guard->sidecar.state == SIDECAR_FAILED)
+        _exit(guard->sidecar.code);
+    _exit(WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
+}
+
+/* The agent is reaped: kill the processes that it left, and exit with its status. */
+static _Noreturn void end_guard(struct guard *guard)
+{
+    size_t ended;
+    int wait_status = guard->wait_status;
+    struct sidecar *sidecar = &guard->sidecar;
+    cgroup_kill(guard->duties->cgroup);
+    pid_t spared = sidecar->pid;
+    bool clean = reap_sweep(SWEEP_MS, &spared, &ended);
+    if (spared == 0)
+        sidecar_reaped(sidecar, sidecar->pid, 0);
+    char name[SIGNAME_MAX];
+    if (guard->held >= 0 && clean)
+        release_agent(guard->held);
+    if (WIFSIGNALED(wait_status))
+        guard_say("ddprun: the agent was killed by %s; what it left has been killed too (%zu of "
+                  "the job's processes)%s\n",
+                  signame_of(WTERMSIG(wait_status), name), ended,
+                  clean ? ", nothing of the job is running any more" : "");
+    if (!clean)
+        reap_each_child(sidecar->pid, guard_say_stuck, NULL);
+    end_sidecar(guard);
+    if (guard->duties->clean_up != NULL)
+        guard->duties->clean_up(guard->duties->ctx);
+    exit_as_agent(guard);
+}
+
+/* Start it if it is time. A node where it cannot run, which has been said, has no job. */
+static void run_sidecar(struct guard *guard)
+{
+    struct ddp_error err;
+    if (!sidecar_run(&guard->sidecar, ddpi_monotonic_ms(), &err))
+        guard_say("ddprun: %s\n", err.msg);
+    if (guard->sidecar.state == SIDECAR_FAILED && !guard->told_agent) {
+        kill(guard->agent, SIGTERM);
+        guard->told_agent = true;
     }
 }
 
@@ -200,7 +267,8 @@ static void fence(const struct guard *guard, uint64_t at_ms)
     uint64_t until = ddpi_monotonic_ms() + SWEEP_MS;
     unsigned empty = 0;
     size_t ended = 0;
-    while (empty < 2 && atomic_load(guard->fence_at_ms) == at_ms && ddpi_monotonic_ms() < until) {
+    while (empty < 2 && atomic_load(&guard->page->fence_at_ms) == at_ms &&
+           ddpi_monotonic_ms() < until) {
         size_t alive = reap_kill_children_of(guard->agent);
         cgroup_kill(guard->duties->cgroup); /* after the processes have been counted */
         empty = alive == 0 ? empty + 1 : 0;
@@ -212,18 +280,28 @@ static void fence(const struct guard *guard, uint64_t at_ms)
                   "gives the ranks of this node away; its workers have been killed\n");
 }
 
-/* The timeout for poll(); a fence that is due is carried out. Moving the fence to a later time does
- * not wake the guard: it finds the new time when the old one has come. */
-static int until_fence(struct guard *guard)
+/* When to look at the fence again; UINT64_MAX: when told. One that is due is carried out. Moving
+ * the fence to a later time does not wake the guard: it finds the new time when the old one has
+ * come. */
+static uint64_t next_fence_ms(struct guard *guard, uint64_t now_ms)
 {
-    uint64_t at = atomic_load(guard->fence_at_ms), now = ddpi_monotonic_ms();
+    uint64_t at = atomic_load(&guard->page->fence_at_ms);
     if (at == 0 || at == guard->fenced_at_ms)
-        return -1;
-    if (now < at)
-        return ddpi_remaining_ms(now, at);
+        return UINT64_MAX;
+    if (now_ms < at)
+        return at;
     fence(guard, at);
     guard->fenced_at_ms = at;
-    return -1;
+    return UINT64_MAX;
+}
+
+/* The timeout for poll(). */
+static int until_next(struct guard *guard)
+{
+    uint64_t now_ms = ddpi_monotonic_ms();
+    uint64_t at_ms = next_fence_ms(guard, now_ms), start_ms = sidecar_due_ms(&guard->sidecar);
+    at_ms = start_ms < at_ms ? start_ms : at_ms;
+    return at_ms == UINT64_MAX ? -1 : ddpi_remaining_ms(now_ms, at_ms);
 }
 
 static _Noreturn void guard_main(struct guard *guard)
@@ -231,7 +309,8 @@ static _Noreturn void guard_main(struct guard *guard)
     for (;;) {
         struct pollfd fds[] = {{.fd = guard->signals, .events = POLLIN},
                                {.fd = guard->from_agent, .events = POLLIN}};
-        int ready = poll(fds, 2, until_fence(guard));
+        run_sidecar(guard);
+        int ready = poll(fds, 2, until_next(guard));
         if (ready > 0 && fds[1].revents != 0)
             take_agent_socket(guard);
         take_signals(guard);
@@ -278,15 +357,20 @@ void guard_hold_socket(const struct guard_agent *guard, int socket)
 void guard_set_fence(const struct guard_agent *guard, uint64_t at_ms)
 {
     /* The guard wakes at the time that it knows; wake it only if it knows none. */
-    if (atomic_exchange(guard->fence_at_ms, at_ms) == 0 && at_ms != 0)
+    if (atomic_exchange(&guard->page->fence_at_ms, at_ms) == 0 && at_ms != 0)
         tell_guard(guard, -1);
+}
+
+void guard_keep_sidecar(const struct guard_agent *guard, uint64_t ms)
+{
+    atomic_store(&guard->page->sidecar_ms, ms);
 }
 
 /* Shared by guard and agent; made before the split. */
 struct shared {
     int ends[2]; /* the guard's, the agent's */
     int signals;
-    _Atomic uint64_t *fence_at_ms;
+    struct guard_page *page;
 };
 
 static void close_shared(const struct shared *shared)
@@ -295,17 +379,17 @@ static void close_shared(const struct shared *shared)
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)
             close(fds[i]);
-    if (shared->fence_at_ms != NULL)
-        munmap((void *)shared->fence_at_ms, sizeof *shared->fence_at_ms);
+    if (shared->page != NULL)
+        munmap(shared->page, sizeof *shared->page);
 }
 
 static ddp_status make_shared(struct shared *shared, const sigset_t *waited, struct ddp_error *err)
 {
     *shared = (struct shared){.ends = {-1, -1}, .signals = -1};
-    void *page = mmap(NULL, sizeof *shared->fence_at_ms, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *page =
+        mmap(NULL, sizeof *shared->page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page != MAP_FAILED)
-        shared->fence_at_ms = page;
+        shared->page = page;
     if (page != MAP_FAILED && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, shared->ends) == 0)
         shared->signals = signalfd(-1, waited, SFD_CLOEXEC | SFD_NONBLOCK);
     if (shared->signals >= 0)
@@ -334,11 +418,12 @@ static _Noreturn void become_guard(const struct shared *shared, pid_t agent,
                                    const struct guard_duties *duties)
 {
     struct guard guard = {.duties = duties,
+                          .sidecar = {.request = duties->sidecar},
                           .agent = agent,
                           .signals = shared->signals,
                           .from_agent = shared->ends[0],
                           .held = -1,
-                          .fence_at_ms = shared->fence_at_ms};
+                          .page = shared->page};
     setpgid(agent, agent);
     set_own_signals();
     close(shared->ends[1]); /* our own end stays open until the guard ends */
@@ -381,7 +466,6 @@ ddp_status guard_split(const struct guard_duties *duties, struct guard_agent *re
     close(shared.ends[0]);
     close(shared.signals);
     (void)DDPI_FAILPOINT("guard.split"); /* for tests that kill the process here */
-    *ret_agent =
-        (struct guard_agent){.guard_fd = shared.ends[1], .fence_at_ms = shared.fence_at_ms};
+    *ret_agent = (struct guard_agent){.guard_fd = shared.ends[1], .page = shared.page};
     return DDP_OK;
 }

@@ -12,6 +12,9 @@
  * runs any more. And if the agent itself is stopped for too long, the guard kills its workers
  * before the store gives their ranks away.
  *
+ * The guard may run one more process, the sidecar, which is neither the agent's nor a worker: what
+ * ends those leaves it alone.
+ *
  * The guard never blocks on stderr: it drops what it cannot write at once.
  *
  * The agent gets a process group of its own. So Ctrl-C reaches the guard alone and counts once, and
@@ -25,10 +28,17 @@
 #include <stdint.h>
 
 struct cgroup;
+struct spawn_request;
+
+/* Memory that guard and agent share. */
+struct guard_page {
+    _Atomic uint64_t fence_at_ms; /* guard_set_fence() */
+    _Atomic uint64_t sidecar_ms;  /* guard_keep_sidecar() */
+};
 
 struct guard_agent {
     int guard_fd; /* reads end-of-file when the guard is dead; owned by the agent */
-    _Atomic uint64_t *fence_at_ms; /* shared: guard_set_fence() */
+    struct guard_page *page;
 };
 
 /* What the guard does in its own process: first forget what only the agent needs, secrets above
@@ -38,6 +48,9 @@ struct guard_duties {
     void (*clean_up)(void *ctx); /* NULL: nothing */
     void *ctx;
     const struct cgroup *cgroup; /* of the workers, made before the split; NULL: none */
+    /* A process to run beside the agent (sidecar.h), started as soon as there is an agent; NULL:
+     * none. Where it cannot run, the agent gets SIGTERM, and the guard exits with its exit code. */
+    const struct spawn_request *sidecar;
 };
 
 /* Block signals until guard and agent handle them. Call it before anything is made that the guard
@@ -66,5 +79,11 @@ void guard_hold_socket(const struct guard_agent *guard, int socket);
 /* In the agent: let the guard kill all workers at @at_ms of the monotonic clock, unless a later
  * call sets another time; 0: never. */
 void guard_set_fence(const struct guard_agent *guard, uint64_t at_ms);
+
+/* In the agent: let the sidecar go on for @ms after the agent, unless it ends before; 0: not at
+ * all, as when the agent is killed; GUARD_SIDECAR_STAYS: until it ends. The guard stays with it. A
+ * signal that ends programs ends it then. */
+#define GUARD_SIDECAR_STAYS UINT64_MAX
+void guard_keep_sidecar(const struct guard_agent *guard, uint64_t ms);
 
 #endif

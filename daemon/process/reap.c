@@ -316,24 +316,34 @@ void reap_each_child(pid_t spared,
     visit_children(describe_one, &describe);
 }
 
+struct sweep {
+    pid_t *spared;
+    size_t *ended;
+};
+
 static void count_exit(void *ctx, pid_t pid, int wait_status)
 {
-    (void)pid;
+    const struct sweep *sweep = ctx;
     (void)wait_status;
-    size_t *count = ctx;
-    ++*count;
+    if (pid == *sweep->spared)
+        *sweep->spared = 0;
+    else
+        ++*sweep->ended;
 }
 
-bool reap_sweep(uint64_t timeout_ms, size_t *ret_ended)
+bool reap_sweep(uint64_t timeout_ms, pid_t *spared, size_t *ret_ended)
 {
+    pid_t nobody = 0;
+    struct sweep sweep = {spared != NULL ? spared : &nobody, ret_ended};
     sigset_t child_signal;
     sigemptyset(&child_signal);
     sigaddset(&child_signal, SIGCHLD);
     uint64_t deadline = ddpi_monotonic_ms() + timeout_ms;
     *ret_ended = 0;
     for (;;) {
-        reap_kill_children(0);
-        if (!reap_collect(count_exit, ret_ended))
+        reap_kill_children(*sweep.spared);
+        if (!reap_collect(count_exit, &sweep) ||
+            (*sweep.spared != 0 && !reap_has_child_besides(*sweep.spared)))
             return true;
         if (ddpi_monotonic_ms() >= deadline)
             return false;

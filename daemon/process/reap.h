@@ -60,7 +60,8 @@ void reap_each_child(pid_t spared,
 
 /* Kill and collect until nothing is left or @timeout_ms has passed; the caller has SIGCHLD
  * blocked. Returns true when nothing is left, with the number of processes that died in
- * *@ret_ended. Allocates nothing: it must work when memory has run out. */
-bool reap_sweep(uint64_t timeout_ms, size_t *ret_ended);
+ * *@ret_ended. The child *@spared (NULL: none) may go on; 0 there afterwards: it has died, too.
+ * Allocates nothing: it must work when memory has run out. */
+bool reap_sweep(uint64_t timeout_ms, pid_t *spared, size_t *ret_ended);
 
 #endif

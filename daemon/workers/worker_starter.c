@@ -191,7 +191,7 @@ static void hand_over(struct worker_starter *starter, struct worker_start *start
             config->binding != NULL ? binding_of(config->binding, start->worker->local_rank) : NULL,
         .cpus_size = config->binding != NULL ? config->binding->size : 0,
         .nofile = config->nofile,
-        .fence_at_ms = config->guard != NULL ? config->guard->fence_at_ms : NULL,
+        .fence_at_ms = config->guard != NULL ? &config->guard->page->fence_at_ms : NULL,
     };
     start->warm_fd = starter->forks ? warm_process_socket(starter->warm) : 0;
     start->task.request.warm_fd = start->warm_fd;

@@ -135,8 +135,8 @@ START_TEST(without_its_guard_the_job_ends)
     int ends[2];
     agent_job_configure(2, two_that_stand);
     ck_assert_int_eq(pipe2(ends, O_CLOEXEC), 0);
-    _Atomic uint64_t never = 0;
-    const struct guard_agent guard = {.guard_fd = ends[0], .fence_at_ms = &never};
+    struct guard_page page = {0};
+    const struct guard_agent guard = {.guard_fd = ends[0], .page = &page};
     job.config.guard = &guard;
     agent_job_start();
     looptest_run_until(&job.loop, both_stand, NULL);

@@ -6,6 +6,7 @@
 #include "clock.h"
 #include "guard.h"
 #include "reap.h"
+#include "sidecar.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -24,7 +25,10 @@
 #include <termios.h>
 #include <unistd.h>
 
+extern char **environ;
+
 static struct guard_duties duties;
+static struct spawn_request beside; /* duties.sidecar, of some tests */
 static int said[2]; /* from agent and orphans to the test; end-of-file: they have ended */
 
 static bool ignore_children;
@@ -36,6 +40,7 @@ static _Noreturn void split_and_run(void (*agent)(const struct guard_agent *self
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     dup2(guards_stderr >= 0 ? guards_stderr : null, STDERR_FILENO);
     close(said[0]);
+    beside.stdio[1] = said[1];
     if (ignore_children)
         signal(SIGCHLD, SIG_IGN);
     if (guard_split(&duties, &self, NULL) == DDP_OK)
@@ -491,6 +496,146 @@ START_TEST(a_fence_that_moves_kills_no_worker)
 }
 END_TEST
 
+/* ---- a process beside the agent ---- */
+
+/* It says s when it stands, and t when it is told to end. */
+static const char standing[] = "trap 'kill $!; printf t; exit 0' TERM; sleep 1000 & printf s; wait";
+
+static void request_of(const char *script, struct spawn_request *ret)
+{
+    static char shell[] = "sh", option[] = "-c", text[128];
+    static char *words[] = {shell, option, text, NULL};
+    snprintf(text, sizeof text, "%s", script);
+    *ret = (struct spawn_request){
+        .path = "/bin/sh", .argv = words, .envp = environ, .stdio = {0, 1, STDERR_FILENO}};
+}
+
+static pid_t start_guard_with(const char *script, void (*agent)(const struct guard_agent *self))
+{
+    request_of(script, &beside);
+    duties.sidecar = &beside;
+    return start_guard(agent);
+}
+
+static void both_stand(void)
+{
+    char first = hear(), second = hear();
+    ck_assert((first == 'g' && second == 's') || (first == 's' && second == 'g'));
+}
+
+static void wait_and_leave_it(const struct guard_agent *self)
+{
+    guard_keep_sidecar(self, GUARD_SIDECAR_STAYS);
+    wait_for_signal(self);
+}
+
+static void wait_and_be_killed(const struct guard_agent *self)
+{
+    sigset_t set;
+    guard_keep_sidecar(self, GUARD_SIDECAR_STAYS);
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    say('g');
+    sigwaitinfo(&set, NULL);
+    raise(SIGKILL);
+}
+
+START_TEST(a_sidecar_ends_with_the_agent)
+{
+    static void (*const agents[])(const struct guard_agent *) = {wait_for_signal,
+                                                                 wait_and_be_killed};
+    static const int codes[] = {SIGUSR1, 128 + SIGKILL};
+    for (int i = 0; i < 2; i++) {
+        pid_t guard = start_guard_with(standing, agents[i]);
+        both_stand();
+        kill(guard, SIGUSR1);
+        ck_assert_int_eq(hear(), 't');
+        ck_assert_int_eq(hear(), '.');
+        exits_with(guard, codes[i]);
+        close(said[0]);
+    }
+}
+END_TEST
+
+START_TEST(a_sidecar_may_outlive_the_agent)
+{
+    int text[2];
+    char byte;
+    ck_assert_int_eq(pipe2(text, O_CLOEXEC), 0);
+    guards_stderr = text[1];
+    pid_t guard = start_guard_with(standing, wait_and_leave_it);
+    close(text[1]);
+    both_stand();
+    kill(guard, SIGUSR1);
+    ck_assert_int_eq(read(text[0], &byte, 1), 1); /* "this node has left the job ..." */
+    ck_assert_int_eq(waitpid(guard, NULL, WNOHANG), 0);
+    kill(guard, SIGTERM);
+    ck_assert_int_eq(hear(), 't');
+    ck_assert_int_eq(hear(), '.');
+    exits_with(guard, SIGUSR1);
+    close(text[0]);
+}
+END_TEST
+
+START_TEST(there_is_no_agent_where_the_sidecar_cannot_run)
+{
+    exits_with(start_guard_with("exit 78", wait_for_signal), 78);
+}
+END_TEST
+
+START_TEST(a_sidecar_that_dies_is_started_again)
+{
+    unsigned starts = 0;
+    pid_t guard = start_guard_with("printf s; kill -9 $$", wait_for_signal);
+    while (starts < 2)
+        starts += hear() == 's';
+    kill(guard, SIGTERM);
+    exits_with(guard, SIGTERM);
+}
+END_TEST
+
+static void await_end(struct sidecar *sidecar)
+{
+    int status;
+    pid_t pid = sidecar->pid;
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    sidecar_reaped(sidecar, pid, status);
+}
+
+/* The first failure says that it cannot run here; a later one does not. */
+START_TEST(how_a_sidecar_ends)
+{
+    static const char *const scripts[] = {"exit 0", "exit 3", "kill -9 $$"};
+    static const enum sidecar_state first[] = {SIDECAR_DONE, SIDECAR_FAILED, SIDECAR_WAITING},
+                                    later[] = {SIDECAR_DONE, SIDECAR_WAITING, SIDECAR_WAITING};
+    for (int i = 0; i < 6; i++) {
+        struct sidecar sidecar = {.request = &beside, .again = i >= 3};
+        request_of(scripts[i % 3], &beside);
+        ck_assert_uint_eq(sidecar_due_ms(&sidecar), 0);
+        ck_assert(sidecar_run(&sidecar, 5000, NULL));
+        ck_assert_int_eq(sidecar.state, SIDECAR_RUNNING);
+        await_end(&sidecar);
+        ck_assert_int_eq(sidecar.state, i < 3 ? first[i] : later[i - 3]);
+        ck_assert_uint_eq(sidecar_due_ms(&sidecar),
+                          sidecar.state == SIDECAR_WAITING ? 6000 : UINT64_MAX);
+        ck_assert(sidecar.state != SIDECAR_FAILED || sidecar.code == 3);
+    }
+}
+END_TEST
+
+START_TEST(a_sidecar_that_is_not_there)
+{
+    struct ddp_error err;
+    struct sidecar sidecar = {.request = &beside};
+    request_of("", &beside);
+    beside.path = "/nowhere/ddprund";
+    ck_assert(!sidecar_run(&sidecar, 5000, &err));
+    ck_assert_ptr_nonnull(strstr(err.msg, "/nowhere/ddprund"));
+    ck_assert_int_eq(sidecar.state, SIDECAR_FAILED);
+    ck_assert_int_eq(sidecar.code, 78);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("guard");
@@ -502,7 +647,9 @@ Suite *test_suite(void)
         no_signal_is_lost_before_the_agent_is_ready, the_connection_ends_after_all_else,
         an_unread_message_does_not_spoil_the_end, workers_of_a_stopped_agent_are_ended_in_time,
         a_worker_without_its_first_thread_is_ended_in_time, a_fence_that_moves_kills_no_worker,
-        a_full_pipe_does_not_hold_it, a_terminal_does_not_stop_it);
+        a_full_pipe_does_not_hold_it, a_terminal_does_not_stop_it, a_sidecar_ends_with_the_agent,
+        a_sidecar_may_outlive_the_agent, there_is_no_agent_where_the_sidecar_cannot_run,
+        a_sidecar_that_dies_is_started_again, how_a_sidecar_ends, a_sidecar_that_is_not_there);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -97,7 +97,7 @@ START_TEST(orphans_are_adopted_and_swept)
     ck_assert_int_gt(parent, 0);
     ck_assert_int_eq(waitpid(parent, NULL, 0), parent);
     wait_until_standing(2 * BRANCHES);
-    ck_assert(reap_sweep(LONG_MS, &ended));
+    ck_assert(reap_sweep(LONG_MS, NULL, &ended));
     ck_assert_uint_eq(ended, 2 * BRANCHES);
     nothing_is_left();
 }
@@ -108,7 +108,7 @@ START_TEST(a_whole_tree_is_swept)
     size_t ended = 4711;
     ck_assert_int_gt(start(start_branches_and_stay), 0);
     wait_until_standing(2 * BRANCHES + 1);
-    ck_assert(reap_sweep(LONG_MS, &ended));
+    ck_assert(reap_sweep(LONG_MS, NULL, &ended));
     ck_assert_uint_eq(ended, 2 * BRANCHES + 1);
     nothing_is_left();
 }
@@ -117,7 +117,7 @@ END_TEST
 START_TEST(sweeping_nothing_is_done_at_once)
 {
     size_t ended = 4711;
-    ck_assert(reap_sweep(0, &ended));
+    ck_assert(reap_sweep(0, NULL, &ended));
     ck_assert_uint_eq(ended, 0);
     ck_assert_uint_eq(reap_kill_children(0), 0);
     ck_assert(!reap_collect(NULL, NULL));
@@ -141,10 +141,10 @@ START_TEST(what_cannot_be_killed_ends_the_sweep_in_time)
     wait_until_standing(1);
     ck_assert(may_kill_others(false));
     ck_assert_uint_eq(reap_kill_children(0), 0);
-    ck_assert(!reap_sweep(20, &ended));
+    ck_assert(!reap_sweep(20, NULL, &ended));
     ck_assert_uint_eq(ended, 0);
     ck_assert(may_kill_others(true));
-    ck_assert(reap_sweep(LONG_MS, &ended));
+    ck_assert(reap_sweep(LONG_MS, NULL, &ended));
     ck_assert_uint_eq(ended, 1);
 }
 END_TEST
@@ -215,7 +215,7 @@ START_TEST(children_of_every_thread_are_found)
     ck_assert_int_eq(pipe2(may_end, O_CLOEXEC), 0);
     ck_assert_int_eq(pthread_create(&thread, NULL, fork_in_thread, &child), 0);
     wait_until_standing(1);
-    ck_assert(reap_sweep(LONG_MS, &ended));
+    ck_assert(reap_sweep(LONG_MS, NULL, &ended));
     ck_assert_uint_eq(ended, 1);
     nothing_is_left();
     ck_assert_int_eq(write(may_end[1], "", 1), 1);
@@ -261,7 +261,7 @@ START_TEST(children_are_described_whatever_their_name)
     reap_each_child(0, describe, &described);
     ck_assert_int_eq(described.count, 2);
     ck_assert_int_eq(described.state, 'Z');
-    ck_assert(reap_sweep(LONG_MS, &ended));
+    ck_assert(reap_sweep(LONG_MS, NULL, &ended));
     reap_each_child(0, describe, &described);
     ck_assert_int_eq(described.count, 2);
 }
@@ -324,7 +324,7 @@ START_TEST(a_long_list_is_read_whole)
     struct described described = {0};
     reap_each_child(0, describe, &described);
     ck_assert_int_eq(described.count, MANY);
-    ck_assert(reap_sweep(LONG_MS, &ended));
+    ck_assert(reap_sweep(LONG_MS, NULL, &ended));
     ck_assert_uint_eq(ended, MANY);
 }
 END_TEST

@@ -98,7 +98,7 @@ static void finish(void)
     sigemptyset(&child);
     sigaddset(&child, SIGCHLD);
     sigprocmask(SIG_BLOCK, &child, NULL);
-    ck_assert(reap_sweep(5000, &ended));
+    ck_assert(reap_sweep(5000, NULL, &ended));
     unlink(program);
     rmdir(folder);
 }

@@ -1,0 +1,47 @@
+/*
+ * sidecar.h - a process that the guard runs beside the agent. The guard starts it again when it
+ * dies, at most once a second. Allocates nothing, as the guard must not.
+ *
+ *   NONE --> RUNNING --exit code 0--> DONE: it is not needed, or not any more
+ *            |  ^  |
+ *            |  |  +--it fails before it was started again--> FAILED: it cannot run here
+ *            v  |
+ *          WAITING, to be started again
+ */
+#ifndef DAEMON_SIDECAR_H
+#define DAEMON_SIDECAR_H
+
+#include "spawn.h"
+
+enum sidecar_state {
+    SIDECAR_NONE,
+    SIDECAR_RUNNING,
+    SIDECAR_WAITING,
+    SIDECAR_DONE,
+    SIDECAR_FAILED,
+};
+
+/* Zeroed, it is NONE. */
+struct sidecar {
+    const struct spawn_request *request; /* NULL: there is none to run */
+    enum sidecar_state state;
+    pid_t pid; /* RUNNING */
+    int code;  /* FAILED: its exit code */
+    uint64_t started_ms;
+    bool again; /* it was started again */
+};
+
+/* Start it if it is time, at @now_ms of the monotonic clock. False: it cannot be started; @err says
+ * why, and state is FAILED, or WAITING for another try. */
+bool sidecar_run(struct sidecar *sidecar, uint64_t now_ms, struct ddp_error *err);
+
+/* When to call sidecar_run(); UINT64_MAX: never. */
+uint64_t sidecar_due_ms(const struct sidecar *sidecar);
+
+/* A child was reaped. */
+void sidecar_reaped(struct sidecar *sidecar, pid_t pid, int wait_status);
+
+/* Send a signal, if it runs. */
+void sidecar_signal(const struct sidecar *sidecar, int signum);
+
+#endif
