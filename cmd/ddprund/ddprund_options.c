@@ -81,6 +81,16 @@ static ddp_status parse_data_port(const struct option *option, const char *text,
     return take_list(text, field, take_data_port, err);
 }
 
+static ddp_status parse_job(const struct option *option, const char *text, void *field,
+                            struct ddp_error *err)
+{
+    (void)option;
+    if (!ddpi_job_valid(text, strlen(text)))
+        return ddpi_error_set(err, DDP_E_INVALID, "'%s' cannot be the name of a job", text);
+    *(const char **)field = text;
+    return DDP_OK;
+}
+
 static ddp_status parse_busy_poll(const struct option *option, const char *text, void *field,
                                   struct ddp_error *err)
 {
@@ -320,6 +330,10 @@ static const struct option table[] = {
      "Debian: etcd-server) and a ddprund with its state there, starts either of them again when it "
      "ends, and ends both when it ends. The token is the same on all three",
      option_text, FIELD(cluster), 0, 0},
+    {"cluster-job", 0, "JOB", "DDPRUND_CLUSTER_JOB", NULL, CLUSTER,
+     "this store is for JOB, and ends with it. On a machine that is not listed it ends at once, "
+     "with exit code 0. Given by ddprun",
+     parse_job, FIELD(cluster_job), 0, 0},
     {"cluster-dir", 0, "FOLDER", "DDPRUND_CLUSTER_DIR", "TMPDIR, or /var/tmp", CLUSTER,
      "put etcd's data, some 130 MB, into a new folder in FOLDER, on a local disk. It is removed at "
      "the end, or when the next one starts",
@@ -371,6 +385,11 @@ enum { CLUSTER_LEASE_MAX_MS = 200 * 1000 };
 /* What a keeper decides itself, or cannot do without. */
 static ddp_status check_cluster(const struct ddprund_options *options, struct ddp_error *err)
 {
+    if (options->cluster == NULL && options->cluster_job != NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--cluster-job needs --cluster, the machines that keep its store");
+    if (options->cluster == NULL)
+        return DDP_OK;
     if (options->state != NULL)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "--cluster keeps the state itself, so leave --state out");
@@ -415,7 +434,7 @@ ddp_status ddprund_options_parse(int argc, char **argv, char *const *envp,
                               "'%s' is not an option, and ddprund takes nothing else; 'ddprund "
                               "--help' lists the options",
                               argv[operand]);
-    if (options.cluster != NULL && options.keeper_fd == 0)
+    if (options.keeper_fd == 0)
         status = check_cluster(&options, err);
     if (status != DDP_OK)
         return status;

@@ -36,6 +36,7 @@ struct ddprund_options {
     const char *state_key_file;
     const char *advertise;
     const char *cluster;     /* three machines; NULL: not given */
+    const char *cluster_job; /* NULL: not given */
     const char *cluster_dir; /* NULL: TMPDIR, or /var/tmp */
     uint32_t peer_port;      /* 0: not given */
     uint32_t keeper_fd;      /* 0: not given */

@@ -537,6 +537,7 @@ static int daemon_keep(struct daemon *daemon, int argc, char *const *argv)
         return ddprund_fail(EXIT_CONFIG, &err);
     }
     const struct keeper_options keeper = {.list = options->cluster,
+                                          .job = options->cluster_job,
                                           .advertise = options->advertise,
                                           .cluster_dir = options->cluster_dir,
                                           .port = DDPRUND_PORT,

@@ -274,6 +274,12 @@ static void tell_waiting(struct keeper *keeper)
                  strstr(missing, " and ") != NULL ? "s" : "", missing);
 }
 
+/* By which the user says which machine this is. */
+static const char *self_option(const struct keeper *keeper)
+{
+    return keeper->options->job != NULL ? "--local-addr" : "--advertise";
+}
+
 static void on_heard(void *ctx, unsigned machine, const struct ddpi_keeper_status *status,
                      uint64_t asked_ms)
 {
@@ -291,8 +297,8 @@ static void on_heard(void *ctx, unsigned machine, const struct ddpi_keeper_statu
     if (same)
         ddpi_error_set(&err, DDP_E_INVALID,
                        "another machine of the list answers at %s; give each of them its own name, "
-                       "or say which it is with --advertise",
-                       text);
+                       "or say which it is with %s",
+                       text, self_option(keeper));
     else
         ddpi_error_set(&err, DDP_E_INVALID,
                        "the list here is %s, and the one at %s is %s; give all three machines the "
@@ -444,17 +450,25 @@ static ddp_status open_peers(struct keeper *keeper, struct ddp_error *err)
     return keeper_peers_open(keeper->loop, &peers, &keeper->peers, err);
 }
 
-/* All that can be wrong before a process starts. */
+/* DDP_E_NOT_FOUND: this machine is not listed. */
+static ddp_status find_self(struct keeper *keeper, struct ddp_error *err)
+{
+    const struct keeper_options *options = keeper->options;
+    const struct keeper_self_question question = {.list = &keeper->list,
+                                                  .text = options->list,
+                                                  .advertise = options->advertise,
+                                                  .option = self_option(keeper),
+                                                  .log = keeper->log};
+    ddp_status status = ddpi_cluster_list_parse(options->list, options->port, options->peer_port,
+                                                &keeper->list, err);
+    return status == DDP_OK ? keeper_self_find(&question, &keeper->self, err) : status;
+}
+
+/* All else that can be wrong before a process starts. */
 static ddp_status prepare(struct keeper *keeper, struct ddp_error *err)
 {
     const struct keeper_options *options = keeper->options;
-    ddp_status status = ddpi_cluster_list_parse(options->list, options->port, options->peer_port,
-                                                &keeper->list, err);
-    if (status == DDP_OK)
-        status =
-            keeper_self_find(&keeper->list, options->list, options->advertise, &keeper->self, err);
-    if (status == DDP_OK)
-        status = keeper_etcd_find(&keeper->program, err);
+    ddp_status status = keeper_etcd_find(&keeper->program, err);
     if (status == DDP_OK)
         status = keep_token(keeper, err);
     if (status == DDP_OK)
@@ -503,10 +517,14 @@ int keeper_run(uv_loop_t *loop, const struct keeper_options *options)
     signal(SIGCHLD, SIG_DFL); /* ignored, as it may be inherited, it would leave no exit codes */
     keeper->etcd.ended = on_etcd_ended;
     keeper->etcd.ctx = keeper;
-    if (prepare(keeper, &err) == DDP_OK) {
+    ddp_status status = find_self(keeper, &err);
+    bool needed = options->job == NULL || status != DDP_E_NOT_FOUND;
+    if (status == DDP_OK)
+        status = prepare(keeper, &err);
+    if (status == DDP_OK) {
         begin_life(keeper);
         watch(keeper);
-    } else {
+    } else if (needed) {
         keeper->code = keeper_fail(EXIT_CONFIG, &err);
         keeper_peers_close(keeper->peers);
         ddpi_etcd_client_destroy(keeper->client);

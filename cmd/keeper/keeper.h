@@ -19,6 +19,7 @@
 
 struct keeper_options {
     const char *list;
+    const char *job;         /* with which it ends; NULL: it ends by a signal */
     const char *advertise;   /* NULL: found */
     const char *cluster_dir; /* NULL: TMPDIR, or /var/tmp */
     uint16_t port;           /* where the list names none */

@@ -17,7 +17,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { DYING_MS = 3000, LOOK_MS = 20 };
+enum {
+    DYING_MS = 3000,
+    LOOK_MS = 20,
+    NAMELESS_MS = 40000, /* longer than resolvers remember that a name has no address */
+    NAMELESS_LOOK_MS = 1000,
+};
 
 /* The address of @endpoint as this machine sees it. */
 static struct store_address look_up(const struct ddpi_endpoint *endpoint,
@@ -35,8 +40,20 @@ static struct store_address look_up(const struct ddpi_endpoint *endpoint,
     return address;
 }
 
-static ddp_status choose(const char *text, const struct store_address *found, unsigned *ret,
-                         struct ddp_error *err)
+static void look_all_up(const struct ddpi_cluster_list *list,
+                        struct store_address found[DDPI_CLUSTER_SIZE])
+{
+    struct ifaddrs *interfaces = NULL;
+    if (getifaddrs(&interfaces) != 0)
+        interfaces = NULL;
+    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++)
+        found[i] = look_up(&list->at[i], interfaces);
+    if (interfaces != NULL)
+        freeifaddrs(interfaces);
+}
+
+static ddp_status choose(const struct keeper_self_question *question,
+                         const struct store_address *found, unsigned *ret, struct ddp_error *err)
 {
     unsigned count = 0;
     for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++)
@@ -47,28 +64,70 @@ static ddp_status choose(const char *text, const struct store_address *found, un
     if (count == 1)
         return DDP_OK;
     if (count == 0)
-        return ddpi_error_set(err, DDP_E_INVALID,
+        return ddpi_error_set(err, DDP_E_NOT_FOUND,
                               "none of the listed machines (%s) has an address of this one; say "
-                              "which it is with --advertise, or correct the list",
-                              text);
+                              "which it is with %s, or correct the list",
+                              question->text, question->option);
     return ddpi_error_set(err, DDP_E_INVALID,
                           "%u of the listed machines (%s) have an address of this one; say which "
-                          "it is with --advertise",
-                          count, text);
+                          "it is with %s",
+                          count, question->text, question->option);
 }
 
-static ddp_status take_advertised(const struct ddpi_cluster_list *list, const char *text,
-                                  const char *advertise, unsigned *ret, struct ddp_error *err)
+/* By its spelling in the list, or by the address of a listed name. */
+static ddp_status take_advertised(const struct keeper_self_question *question,
+                                  const struct store_address *found, unsigned *ret,
+                                  struct ddp_error *err)
 {
     struct ddpi_endpoint at;
-    ddp_status status = ddpi_parse_endpoint(advertise, &at, err);
+    const struct ddpi_cluster_list *list = question->list;
+    ddp_status status = ddpi_parse_endpoint(question->advertise, &at, err);
     if (status != DDP_OK)
         return status;
     *ret = ddpi_cluster_list_find(list, &at);
+    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE && *ret == DDPI_CLUSTER_SIZE; i++)
+        if (list->at[i].port == at.port && strcmp(found[i].host, at.host) == 0)
+            *ret = i;
     if (*ret < DDPI_CLUSTER_SIZE)
         return DDP_OK;
-    return ddpi_error_set(err, DDP_E_INVALID,
-                          "--advertise=%s is not one of the listed machines (%s)", advertise, text);
+    return ddpi_error_set(err, DDP_E_NOT_FOUND, "%s=%s is not one of the listed machines (%s)",
+                          question->option, question->advertise, question->text);
+}
+
+/* The machine without an address yet that could be the one that was looked for; DDPI_CLUSTER_SIZE:
+ * there is none. */
+static unsigned unknown(const struct store_address *found, ddp_status status, unsigned number)
+{
+    unsigned i = status == DDP_OK ? number : 0;
+    while (status == DDP_E_NOT_FOUND && i < DDPI_CLUSTER_SIZE && found[i].host[0] != '\0')
+        i++;
+    bool certain = (status == DDP_OK && found[i].host[0] != '\0') || status == DDP_E_INVALID;
+    return certain ? DDPI_CLUSTER_SIZE : i;
+}
+
+/* Names may come later than machines: in Kubernetes each comes with its pod. */
+static ddp_status find(const struct keeper_self_question *question,
+                       struct store_address found[DDPI_CLUSTER_SIZE], unsigned *ret,
+                       struct ddp_error *err)
+{
+    uint64_t until_ms = ddpi_monotonic_ms() + NAMELESS_MS;
+    for (bool told = false;; told = true) {
+        look_all_up(question->list, found);
+        ddp_status status = question->advertise != NULL ? take_advertised(question, found, ret, err)
+                                                        : choose(question, found, ret, err);
+        unsigned which = unknown(found, status, *ret);
+        if (which == DDPI_CLUSTER_SIZE)
+            return status;
+        ddpi_error_set(err, DDP_E_INVALID,
+                       "the name '%s' in the list (%s) has no address here, so it is not known "
+                       "which of the listed machines this one is",
+                       question->list->at[which].host, question->text);
+        if (ddpi_monotonic_ms() >= until_ms)
+            return DDP_E_INVALID;
+        if (!told)
+            ddpi_log(question->log, DDPI_LOG_WARN, "%s; waiting for it", err->msg);
+        poll(NULL, 0, NAMELESS_LOOK_MS);
+    }
 }
 
 /* 0, or why the port cannot be had. */
@@ -106,26 +165,16 @@ static ddp_status await_port(const char *host, uint16_t port, const char *user, 
     return ddpi_error_advise(err, status, "%s", remedy);
 }
 
-ddp_status keeper_self_find(const struct ddpi_cluster_list *list, const char *text,
-                            const char *advertise, struct keeper_self *ret, struct ddp_error *err)
+ddp_status keeper_self_find(const struct keeper_self_question *question, struct keeper_self *ret,
+                            struct ddp_error *err)
 {
-    struct ifaddrs *interfaces = NULL;
+    const struct ddpi_cluster_list *list = question->list;
     struct store_address found[DDPI_CLUSTER_SIZE];
-    if (getifaddrs(&interfaces) != 0)
-        interfaces = NULL;
-    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++)
-        found[i] = look_up(&list->at[i], interfaces);
-    if (interfaces != NULL)
-        freeifaddrs(interfaces);
-    ddp_status status = advertise != NULL
-                            ? take_advertised(list, text, advertise, &ret->number, err)
-                            : choose(text, found, &ret->number, err);
+    ddp_status status = find(question, found, &ret->number, err);
     if (status != DDP_OK)
         return status;
     const char *name = list->at[ret->number].host;
     const struct store_address *own = &found[ret->number];
-    if (own->host[0] == '\0')
-        return ddpi_error_set(err, DDP_E_INVALID, "the name '%s' has no address", name);
     if (own->is_loopback && !ddpi_host_is_address(name))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "'%s' is %s here, which no other machine reaches: correct "

@@ -5,6 +5,15 @@
 #define CMD_KEEPER_SELF_H
 
 #include "cluster_list.h"
+#include "log.h"
+
+struct keeper_self_question {
+    const struct ddpi_cluster_list *list;
+    const char *text;      /* the list, as the user gave it */
+    const char *advertise; /* NULL: the only one that has an address of this machine */
+    const char *option;    /* that a message advises to say it by */
+    const struct ddpi_log *log;
+};
 
 struct keeper_self {
     unsigned number;               /* in the list */
@@ -12,14 +21,15 @@ struct keeper_self {
 };
 
 /*
- * Find this machine in @list, which the user gave as @text: the one that @advertise names; without
- * it, the only one that has an address of this machine. May block as long as the resolver does.
+ * Find this machine in the list: the one that @advertise names, or else the one that has an address
+ * of this machine. May block as long as the resolver does, and for 40 s while none is this
+ * machine's and a name, which could be, has no address yet.
  *
- * DDP_E_INVALID: none or several are this machine's, or its name has a loopback address here, at
- * which the others cannot reach it; or another program has its ports, for 3 s.
+ * DDP_E_NOT_FOUND: none is this machine's. DDP_E_INVALID: several are, or one that could be has no
+ * address, or a loopback address here, at which the others cannot reach it; or another program has
+ * its ports, for 3 s.
  */
-DDP_MUST_CHECK ddp_status keeper_self_find(const struct ddpi_cluster_list *list, const char *text,
-                                           const char *advertise, struct keeper_self *ret,
-                                           struct ddp_error *err);
+DDP_MUST_CHECK ddp_status keeper_self_find(const struct keeper_self_question *question,
+                                           struct keeper_self *ret, struct ddp_error *err);
 
 #endif

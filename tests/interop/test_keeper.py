@@ -19,7 +19,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import children, wait_until
-from ddprund_run import CONFIG, DdprundCase, needs_tls
+from ddprund_run import CONFIG, USAGE, DdprundCase, needs_tls
 from etcd_cluster import ETCD
 from nodes import free_ports
 from proc_tree import all_processes
@@ -293,6 +293,31 @@ class Refusals(KeeperCase):
                       self.refused(f'--cluster={self.list}', '--advertise=127.0.0.9:1'))
         self.assertIn('which no other machine reaches',
                       self.refused('--cluster=localhost:1,198.51.100.1:1,198.51.100.2:1', '--advertise=localhost:1'))
+
+    def test_of_a_job(self):
+        """A machine that is not listed needs no keeper; one that is says what to do with the options of ddprun."""
+        for words in (['--cluster=198.51.100.1,198.51.100.2,198.51.100.3'],
+                      [f'--cluster={self.list}', '--advertise=127.0.0.9:1']):
+            job = self.daemon(*words, '--cluster-job=J')
+            self.assertEqual((job.wait(), job.out, job.err), (0, '', ''))
+        self.assertIn('say which it is with --local-addr', self.refused(f'--cluster={self.list}', '--cluster-job=J'))
+        self.assertIn('needs --cluster', self.refused('--cluster-job=J', code=USAGE))
+        self.assertIn('name of a job', self.refused(f'--cluster={self.list}', '--cluster-job=a/b', code=USAGE))
+
+    def test_a_name_without_an_address(self):
+        """It may be this machine's, and come later."""
+        job = self.daemon('--cluster=198.51.100.1,198.51.100.2,nobody.invalid', '--cluster-job=J')
+        job.read_until("the name 'nobody.invalid' in the list (198.51.100.1,198.51.100.2,nobody.invalid) has no address")
+        self.assertIsNone(job.process.poll())
+        job.signal(signal.SIGTERM)
+        job.wait()
+
+    def test_an_address_of_a_listed_name(self):
+        port = self.endpoints[0].rpartition(':')[2]
+        address = socket.getaddrinfo('localhost', None, type=socket.SOCK_STREAM)[0][4][0]
+        at = f'[{address}]:{port}' if ':' in address else f'{address}:{port}'
+        self.assertIn(f"'localhost' is {address} here",
+                      self.refused(f'--cluster=localhost:{port},198.51.100.1,198.51.100.2', f'--advertise={at}'))
 
     def test_other_options(self):
         for words in (['--state=/tmp/x'], ['--no-auth']):
