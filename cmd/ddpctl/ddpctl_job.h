@@ -5,6 +5,7 @@
 #ifndef CMD_DDPCTL_JOB_H
 #define CMD_DDPCTL_JOB_H
 
+#include "cluster_summary.h"
 #include "ddpctl.h"
 #include "job_view.h"
 
@@ -44,6 +45,9 @@ ddp_status ddpctl_job_list(struct ddpctl_job_call *call, char ***ret_names, size
 
 /* Replace call->view with the current keys of @job. */
 ddp_status ddpctl_job_read(struct ddpctl_job_call *call, const char *job, struct ddp_error *err);
+
+/* Read how keepers keep the store. False: none do, as far as it says. */
+bool ddpctl_job_read_kept(struct ddpctl_job_call *call, struct ddpi_cluster_summary *ret);
 
 /* Read the job given on the command line, or else the store's only job. DDP_E_NOT_FOUND: none. */
 ddp_status ddpctl_job_find(struct ddpctl_job_call *call, struct ddp_error *err);

@@ -146,15 +146,34 @@ static ddp_status show_selected(struct ddpctl_job_call *call, json_t *jobs, stru
     return status == DDP_OK ? show_job(call, jobs, true, err) : status;
 }
 
+static ddp_status show_text(struct ddpctl_job_call *call, struct ddp_error *err)
+{
+    struct ddpi_cluster_summary kept;
+    ddp_status status = show_selected(call, NULL, err);
+    if (status == DDP_OK && ddpctl_job_read_kept(call, &kept)) {
+        putchar('\n');
+        job_show_kept(&kept, stdout);
+    }
+    return status;
+}
+
+/* NULL: no keepers keep it. */
+static json_t *kept_json(struct ddpctl_job_call *call)
+{
+    struct ddpi_cluster_summary kept;
+    return ddpctl_job_read_kept(call, &kept) ? ddpi_cluster_summary_json(&kept) : NULL;
+}
+
 ddp_status ddpctl_job_status(struct ddpctl_job_call *call, struct ddp_error *err)
 {
     if (!call->options->json)
-        return show_selected(call, NULL, err);
+        return show_text(call, err);
     json_t *jobs = json_array();
     ddp_status status = jobs != NULL ? show_selected(call, jobs, err) : ddpi_error_nomem(err, 1);
     if (status == DDP_OK)
-        status =
-            ddpctl_print_json(json_pack("{s:i,s:O}", "schema", JOB_JSON_SCHEMA, "jobs", jobs), err);
+        status = ddpctl_print_json(json_pack("{s:i,s:O,s:o*}", "schema", JOB_JSON_SCHEMA, "jobs",
+                                             jobs, "store", kept_json(call)),
+                                   err);
     json_decref(jobs);
     return status;
 }

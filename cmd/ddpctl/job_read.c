@@ -1,6 +1,6 @@
 /*
- * job_read.c - lists jobs, reads all keys of one job, and follows their changes. Owns nothing; the
- * result is in the call's view.
+ * job_read.c - lists jobs, reads all keys of one job, and follows their changes; reads how the
+ * store is kept. Owns nothing; a job is read into the call's view.
  */
 #include "clock.h"
 #include "ddpctl_job.h"
@@ -107,6 +107,18 @@ ddp_status ddpctl_job_read(struct ddpctl_job_call *call, const char *job, struct
         status = read_keys(call, keys + i, count - i < AT_ONCE ? count - i : AT_ONCE, err);
     ddp_store_free(keys);
     return status;
+}
+
+bool ddpctl_job_read_kept(struct ddpctl_job_call *call, struct ddpi_cluster_summary *ret)
+{
+    void *text;
+    size_t len;
+    if (ddp_store_try_get(call->store, DDPI_STORE_KEEPERS_KEY, ddpctl_job_left_ms(call), &text,
+                          &len, NULL, NULL) != DDP_OK)
+        return false;
+    bool kept = ddpi_cluster_summary_get(text, len, ret, NULL) == DDP_OK;
+    ddp_store_free(text);
+    return kept;
 }
 
 static ddp_status no_such_job(const struct ddpctl_job_call *call, const char *job,

@@ -12,6 +12,37 @@
 
 enum { STATE_SIZE = 512, WHY_SIZE = 320 };
 
+/* ---- the store ---- */
+
+static void put_machines(const struct ddpi_cluster_summary *kept, bool members, FILE *out)
+{
+    const char *before = members ? "  members     " : " (";
+    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++) {
+        char endpoint[DDPI_CLUSTER_ENDPOINT];
+        enum ddpi_machine_state state = kept->machines[i].state;
+        if ((state == MACHINE_MEMBER) != members)
+            continue;
+        ddpi_endpoint_text(&kept->machines[i].at, endpoint, sizeof endpoint);
+        fprintf(out, "%s%s", before, endpoint);
+        if (!members)
+            fprintf(out, " is %s", ddpi_machine_state_name(state));
+        before = ", ";
+    }
+    if (!members && *before == ',')
+        putc(')', out);
+}
+
+void job_show_kept(const struct ddpi_cluster_summary *kept, FILE *out)
+{
+    char leader[DDPI_CLUSTER_ENDPOINT], survives[DDPI_CLUSTER_SURVIVES];
+    ddpi_endpoint_text(&kept->machines[kept->leader].at, leader, sizeof leader);
+    ddpi_cluster_survives(kept, survives);
+    fprintf(out, "store led by %s\n", leader);
+    put_machines(kept, true, out);
+    put_machines(kept, false, out);
+    fprintf(out, "\n  survives    %s\n", survives);
+}
+
 /* ---- the job ---- */
 
 void job_show_state(const struct job_view *view, char *text, size_t size)

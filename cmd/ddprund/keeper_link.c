@@ -23,6 +23,8 @@ static void on_packet(uv_poll_t *poll, int status, int events)
             link->status(link->ctx, packet + 1, (size_t)len - 1);
         else if (packet[0] == KEEPER_SAYS_OPEN)
             link->open(link->ctx);
+        else if (packet[0] == KEEPER_SAYS_KEPT)
+            link->kept(link->ctx, packet + 1, (size_t)len - 1);
         if (link->fd == 0)
             return; /* that was the end */
     }

@@ -15,9 +15,11 @@ struct keeper_link {
     void (*status)(void *ctx, const char *text, size_t len);
     /* The state in etcd may be opened. Once. */
     void (*open)(void *ctx);
+    /* How the store is kept, again and again while it leads (cluster_summary.h). */
+    void (*kept)(void *ctx, const char *text, size_t len);
 };
 
-/* Set @status, @open and @ctx before. DDP_E_INVALID: @fd is no socket of a keeper. */
+/* Set the functions and @ctx before. DDP_E_INVALID: @fd is no socket of a keeper. */
 DDP_MUST_CHECK ddp_status keeper_link_open(struct keeper_link *link, uv_loop_t *loop, int fd,
                                            struct ddp_error *err);
 /* Tell it that this ddprund listens; without effect if there is no keeper. */

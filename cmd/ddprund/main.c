@@ -6,6 +6,7 @@
  *
  *   listening --SIGTERM--> draining --no request waits, timeout, second signal--> stopped
  */
+#include "cluster_summary.h"
 #include "ddprund_options.h"
 #include "endpoint_mark.h"
 #include "error.h"
@@ -68,6 +69,9 @@ struct daemon {
     struct ddpi_sqlite_sink *state; /* NULL: not in a file */
     struct etcd_state *etcd;        /* NULL: not in etcd */
     struct keeper_link keeper;
+    bool leads;                          /* its state in etcd */
+    char kept[DDPI_CLUSTER_SUMMARY_MAX]; /* how the store is kept, as it is shown */
+    size_t kept_len;
     char *home_token; /* the path of the user's default token; NULL: not used */
     uint32_t adopted; /* the number of listening sockets from a service manager */
     bool draining;
@@ -215,7 +219,9 @@ static void on_state_failed(void *ctx, const struct ddp_error *why)
 
 static void on_etcd_leads(void *ctx)
 {
-    notify(ctx, "STATUS=serving");
+    struct daemon *daemon = ctx;
+    daemon->leads = true;
+    notify(daemon, "STATUS=serving");
 }
 
 static void on_etcd_stands_by(void *ctx)
@@ -255,11 +261,24 @@ static void on_keeper_open(void *ctx)
     daemon_stop(daemon);
 }
 
+/* What an earlier leader has shown stays until then. */
+static void on_keeper_kept(void *ctx, const char *text, size_t len)
+{
+    struct daemon *daemon = ctx;
+    bool shown = len == daemon->kept_len && memcmp(text, daemon->kept, len) == 0;
+    if (!daemon->leads || shown || len > sizeof daemon->kept ||
+        ddpi_server_show(daemon->server, DDPI_STORE_KEEPERS_KEY, text, len, NULL) != DDP_OK)
+        return;
+    memcpy(daemon->kept, text, len);
+    daemon->kept_len = len;
+}
+
 static ddp_status obey_keeper(struct daemon *daemon, struct ddp_error *err)
 {
     daemon->keeper.ctx = daemon;
     daemon->keeper.status = on_keeper_status;
     daemon->keeper.open = on_keeper_open;
+    daemon->keeper.kept = on_keeper_kept;
     return keeper_link_open(&daemon->keeper, &daemon->loop, (int)daemon->options.keeper_fd, err);
 }
 

@@ -4,7 +4,7 @@
  */
 #include "keeper.h"
 
-#include "cluster.h"
+#include "cluster_summary.h"
 #include "error.h"
 #include "exit_codes.h"
 #include "keeper_etcd.h"
@@ -171,6 +171,19 @@ static void tell_server(struct keeper *keeper)
         keeper_server_tell(&keeper->server, text, len);
     if (ddpi_cluster_may_serve(&keeper->cluster, uv_now(keeper->loop)))
         keeper_server_open(&keeper->server);
+}
+
+/* It begins to serve at any time after its etcd says that it leads, so it is told again and again.
+ * It shows what has changed. */
+static void show_kept(struct keeper *keeper)
+{
+    char text[DDPI_CLUSTER_SUMMARY_MAX];
+    struct ddpi_cluster_summary summary;
+    if (!ddpi_cluster_summarize(&keeper->cluster, &keeper->list, uv_now(keeper->loop), &summary))
+        return;
+    size_t len = ddpi_cluster_summary_put(&summary, text);
+    if (len > 0)
+        keeper_server_show(&keeper->server, text, len);
 }
 
 /* ---- its etcd ---- */
@@ -341,6 +354,7 @@ static void run_life(struct keeper *keeper)
     if (keeper_child_runs(&keeper->etcd))
         keeper_look_ask(&keeper->look, now_ms);
     tell_server(keeper);
+    show_kept(keeper);
     tell_waiting(keeper);
 }
 

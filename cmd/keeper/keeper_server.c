@@ -33,6 +33,12 @@ void keeper_server_tell(struct keeper_server *server, const char *status, size_t
         (void)tell(server, KEEPER_SAYS_STATUS, status, len);
 }
 
+void keeper_server_show(struct keeper_server *server, const char *summary, size_t len)
+{
+    if (server->link >= 0)
+        (void)tell(server, KEEPER_SAYS_KEPT, summary, len);
+}
+
 void keeper_server_open(struct keeper_server *server)
 {
     if (server->link >= 0 && !server->told_open)

@@ -16,6 +16,7 @@ enum { KEEPER_TOKEN_FD = SPAWN_KEY_FD, KEEPER_LINK_FD = SPAWN_PMI_FD };
 enum {
     KEEPER_SAYS_STATUS = 'S', /* to it: what other keepers are told, for a second */
     KEEPER_SAYS_OPEN = 'O',   /* to it: it may open its state in etcd */
+    KEEPER_SAYS_KEPT = 'K',   /* to it: how the store is kept, which it shows if it serves */
     KEEPER_HEARS_READY = 'R', /* from it: it listens */
 };
 
@@ -47,6 +48,8 @@ bool keeper_server_runs(const struct keeper_server *server);
 
 /* Without effect if there is none, or while it is stopped. */
 void keeper_server_tell(struct keeper_server *server, const char *status, size_t len);
+/* @summary: cluster_summary.h. */
+void keeper_server_show(struct keeper_server *server, const char *summary, size_t len);
 /* Tell it once that it may open its state. */
 void keeper_server_open(struct keeper_server *server);
 

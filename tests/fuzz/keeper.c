@@ -1,8 +1,8 @@
 /*
- * keeper.c - fuzzes what another keeper tells, and lists of keepers. A status that is taken is the
- * same when it is written and read again; so is a list.
+ * keeper.c - fuzzes what another keeper tells, how a store says that it is kept, and lists of
+ * keepers. A status that is taken is the same when it is written and read again; so are the others.
  */
-#include "cluster.h"
+#include "cluster_summary.h"
 
 #include "fuzz.h"
 
@@ -27,6 +27,25 @@ static void try_status(const char *text, size_t size)
     HOLDS(memcmp(&status, &again, sizeof status) == 0);
 }
 
+static void try_summary(const char *text, size_t size)
+{
+    struct ddpi_cluster_summary summary, again;
+    struct ddp_error err;
+    char written[DDPI_CLUSTER_SUMMARY_MAX], rewritten[DDPI_CLUSTER_SUMMARY_MAX];
+    ddp_status result = ddpi_cluster_summary_get(text, size, &summary, &err);
+    if (result != DDP_OK) {
+        fuzz_check_error(&err, result);
+        return;
+    }
+    HOLDS(summary.leader < DDPI_CLUSTER_SIZE);
+    size_t len = ddpi_cluster_summary_put(&summary, written);
+    if (len == 0)
+        return;
+    HOLDS(ddpi_cluster_summary_get(written, len, &again, &err) == DDP_OK);
+    HOLDS(ddpi_cluster_summary_put(&again, rewritten) == len);
+    HOLDS(memcmp(written, rewritten, len) == 0);
+}
+
 static void try_list(const char *text)
 {
     struct ddpi_cluster_list list;
@@ -48,6 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t *copy = fuzz_copy(data, size);
     try_status((const char *)copy, size);
+    try_summary((const char *)copy, size);
     free(copy);
     char *text = fuzz_text(data, size);
     try_list(text);

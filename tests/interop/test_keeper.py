@@ -5,6 +5,7 @@ other, while writers note what was acknowledged. Skipped (77) where etcd is not 
 demands it.
 """
 
+import json
 import os
 import random
 import shutil
@@ -140,7 +141,7 @@ class Deaths(KeeperCase):
         for job in keepers:
             job.read_until('ing the cluster', 2 if job is keepers[2] else 1)
         self.leader_of(keepers)
-        self.assertEqual(self.done(self.list, '--timeout=10m', 'list'), b'')
+        self.assertEqual(self.done(self.list, '--timeout=10m', 'list', 'a'), b'')
         self.end(*keepers)
 
     def test_a_signal_ends_all_and_leaves_nothing(self):
@@ -176,6 +177,48 @@ class Deaths(KeeperCase):
         listed = set(self.done(self.list, '--timeout=10m', 'list', 'w').decode().split())
         for writer in writers:
             self.assertEqual(set(writer.acknowledged) - listed, set())
+        self.end(*keepers)
+
+
+@needs_tls
+class Seen(KeeperCase):
+    def kept(self):
+        """What ddpctl status says of the store; {} while there is none."""
+        code, out, _ = self.ctl(self.list, '--json', verb='status')
+        return json.loads(out).get('store', {}) if code == 0 else {}
+
+    def until_kept(self, **wanted):
+        def look():
+            seen.update(self.kept())
+            return wanted.items() <= seen.items()
+        seen = {}
+        wait_until(look, lambda: f'{wanted}; it is {seen}')
+        return {machine['endpoint']: machine['state'] for machine in seen['machines']}
+
+    def test_status_says_what_the_store_survives(self):
+        keepers = self.three()
+        hosts = [endpoint.partition(':')[0] for endpoint in self.endpoints]
+        any_one = 'any one of ' + ', '.join(hosts)
+        self.until_kept(survives=any_one)
+        for _ in range(2): # also after the leader has changed
+            leader = self.leader_of(keepers)
+            other = next(job for job in keepers if job is not leader)
+            for killed in (other, leader):
+                which = keepers.index(killed)
+                left = leader.endpoint if killed is other else None
+                self.kill(killed)
+                states = self.until_kept(survives=f'no other loss until {hosts[which]} is back')
+                self.assertEqual(states.pop(killed.endpoint), 'missing')
+                self.assertEqual(set(states.values()), {'member'})
+                self.assertIn(left, (None, self.kept()['leader']))
+                keepers[which] = self.keeper(which)
+                states = self.until_kept(survives=any_one)
+                self.assertEqual(set(states.values()), {'member'})
+        leads = self.leader_of(keepers).endpoint
+        self.until_kept(leader=leads)
+        text = self.done(self.list, verb='status').decode()
+        self.assertEqual(text, f'no jobs\n\nstore led by {leads}\n  members     {", ".join(self.endpoints)}\n'
+                               f'  survives    {any_one}\n')
         self.end(*keepers)
 
 

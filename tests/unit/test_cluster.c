@@ -1,10 +1,10 @@
 /*
- * test_cluster.c - lists of keepers, their status as text, and what keepers decide: one rule at a
- * time, then in a model of three machines that die, come back empty, and lose each other, under
- * many seeds.
+ * test_cluster.c - lists of keepers, their status as text, what the one that leads tells people,
+ * and what keepers decide: one rule at a time, then in a model of three machines that die, come
+ * back empty, and lose each other, under many seeds.
  */
 #include "check_main.h"
-#include "cluster.h"
+#include "cluster_summary.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -118,6 +118,128 @@ START_TEST(what_is_no_status)
         snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, changes[i].to,
                  at + strlen(changes[i].from));
         ck_assert_msg(ddpi_keeper_status_get(changed, strlen(changed), &got, &why) ==
+                          DDP_E_PROTOCOL,
+                      "%s", changed);
+    }
+}
+END_TEST
+
+/* ---- how the store is kept ---- */
+
+enum { LED_MS = 5000 };
+
+/* As the machine @self of @text knows it, which has just begun to lead: it has not heard others. */
+static void lead(struct ddpi_cluster *cluster, struct ddpi_cluster_list *list, const char *text,
+                 unsigned self)
+{
+    *cluster = (struct ddpi_cluster){.quiet_ms = 1};
+    ck_assert_int_eq(ddpi_cluster_list_parse(text, 29400, 0, list, &why), DDP_OK);
+    ddpi_cluster_begin(cluster, list, self, 100 + self, 1, 0);
+    cluster->own.number = 7;
+    cluster->own.phase = KEEPER_MEMBER;
+    ddpi_cluster_led(cluster, true, true, true, LED_MS);
+}
+
+static void hear(struct ddpi_cluster *cluster, unsigned i, enum ddpi_keeper_phase phase,
+                 uint64_t number, bool knows_leader, uint64_t asked_ms)
+{
+    const struct ddpi_keeper_status status = {
+        .self = i, .phase = phase, .life = 100 + i, .number = number, .knows_leader = knows_leader};
+    ddpi_cluster_hear(cluster, &status, asked_ms);
+}
+
+START_TEST(what_the_store_survives)
+{
+    enum { NOW_MS = LED_MS + 3000 };
+    static const struct {
+        enum ddpi_keeper_phase phase;
+        uint64_t number;
+        bool knows_leader;
+        uint64_t age_ms;
+        enum ddpi_machine_state state;
+    } rows[] = {
+        {KEEPER_MEMBER, 7, true, 0, MACHINE_MEMBER},
+        {KEEPER_MEMBER, 7, true, 1000, MACHINE_MEMBER},
+        {KEEPER_MEMBER, 7, true, 1001, MACHINE_MISSING},
+        {KEEPER_MEMBER, 7, false, 0, MACHINE_JOINING},
+        {KEEPER_MEMBER, 8, true, 0, MACHINE_JOINING},
+        {KEEPER_PROMISED, 7, true, 0, MACHINE_JOINING},
+        {KEEPER_EMPTY, 0, true, 0, MACHINE_JOINING},
+    };
+    struct ddpi_cluster cluster;
+    struct ddpi_cluster_list list;
+    struct ddpi_cluster_summary summary;
+    char text[DDPI_CLUSTER_SURVIVES];
+    lead(&cluster, &list, "n1,n2,n3", 0);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bool whole = rows[i].state == MACHINE_MEMBER;
+        hear(&cluster, 1, rows[i].phase, rows[i].number, rows[i].knows_leader,
+             NOW_MS - rows[i].age_ms);
+        hear(&cluster, 2, KEEPER_MEMBER, 7, true, NOW_MS);
+        ck_assert(ddpi_cluster_summarize(&cluster, &list, NOW_MS, &summary));
+        ck_assert_int_eq(summary.leader, 0);
+        ck_assert_int_eq(summary.machines[0].state, MACHINE_MEMBER);
+        ck_assert_msg(summary.machines[1].state == rows[i].state, "row %zu", i);
+        ck_assert_uint_eq(summary.machines[1].life, 101);
+        ddpi_cluster_survives(&summary, text);
+        ck_assert_str_eq(text, whole ? "any one of n1, n2, n3" : "no other loss until n2 is back");
+    }
+    ck_assert(ddpi_cluster_summarize(&cluster, &list, NOW_MS + 5000, &summary));
+    ddpi_cluster_survives(&summary, text);
+    ck_assert_str_eq(text, "no other loss until n2 and n3 are back");
+    ck_assert_uint_eq(ddpi_cluster_members(&summary), 1);
+}
+END_TEST
+
+START_TEST(a_new_leader_says_nothing_of_who_has_spoken_before)
+{
+    struct ddpi_cluster cluster;
+    struct ddpi_cluster_list list;
+    struct ddpi_cluster_summary summary;
+    lead(&cluster, &list, "n1,n2,n3", 1);
+    hear(&cluster, 0, KEEPER_MEMBER, 7, true, LED_MS - 1); /* and then it has died */
+    hear(&cluster, 2, KEEPER_MEMBER, 7, true, LED_MS);
+    ck_assert(!ddpi_cluster_summarize(&cluster, &list, LED_MS + 999, &summary));
+    ck_assert(ddpi_cluster_summarize(&cluster, &list, LED_MS + 1000, &summary));
+    ck_assert_int_eq(summary.machines[0].state, MACHINE_MISSING);
+    ddpi_cluster_led(&cluster, true, false, true, LED_MS + 1000);
+    ck_assert(!ddpi_cluster_summarize(&cluster, &list, LED_MS + 1000, &summary));
+}
+END_TEST
+
+START_TEST(a_summary_is_read_as_it_was_written)
+{
+    static const char *const changes[][2] = {
+        {"n1:5", "n2:5"},         {"n1:5", "n1"},
+        {"n1:5", "n\\u00001:5"},  {"\"missing\"", "\"lost\""},
+        {"\"missing\"", "1"},     {"\"life\":102", "\"life\":-1"},
+        {"\"machines\"", "\"m\""}};
+    struct ddpi_cluster cluster;
+    struct ddpi_cluster_list list;
+    struct ddpi_cluster_summary summary, got;
+    char text[DDPI_CLUSTER_SUMMARY_MAX + 1], again[DDPI_CLUSTER_SUMMARY_MAX];
+    char changed[sizeof text + 32];
+    lead(&cluster, &list, "n1:5,n1:6,[fe80::1]:7", 1);
+    hear(&cluster, 0, KEEPER_MEMBER, 7, true, LED_MS);
+    hear(&cluster, 2, KEEPER_MEMBER, 7, true, LED_MS - 2000);
+    ck_assert(ddpi_cluster_summarize(&cluster, &list, LED_MS, &summary));
+    size_t len = ddpi_cluster_summary_put(&summary, text);
+    text[len] = '\0';
+    ck_assert_str_eq(text, "{\"leader\":\"n1:5\",\"machines\":["
+                           "{\"endpoint\":\"[fe80::1]:7\",\"state\":\"member\",\"life\":100},"
+                           "{\"endpoint\":\"n1:5\",\"state\":\"member\",\"life\":101},"
+                           "{\"endpoint\":\"n1:6\",\"state\":\"missing\",\"life\":102}],"
+                           "\"survives\":\"no other loss until n1:6 is back\"}");
+    ck_assert_int_eq(ddpi_cluster_summary_get(text, len, &got, &why), DDP_OK);
+    ck_assert_uint_eq(ddpi_cluster_summary_put(&got, again), len);
+    ck_assert_int_eq(memcmp(text, again, len), 0);
+    for (size_t cut = 0; cut < len; cut++)
+        ck_assert_int_eq(ddpi_cluster_summary_get(text, cut, &got, &why), DDP_E_PROTOCOL);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        const char *at = strstr(text, changes[i][0]);
+        snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, changes[i][1],
+                 at + strlen(changes[i][0]));
+        ck_assert_msg(ddpi_cluster_summary_get(changed, strlen(changed), &got, &why) ==
                           DDP_E_PROTOCOL,
                       "%s", changed);
     }
@@ -604,12 +726,48 @@ START_TEST(one_fault_at_a_time_loses_nothing)
 }
 END_TEST
 
+/* Whether the machine whose store leads says that any one may die. */
+static bool says_any_one(void)
+{
+    struct ddpi_cluster_summary summary;
+    return world.leader < MACHINES && !is_paused(world.leader) &&
+           ddpi_cluster_summarize(&world.at[world.leader].cluster, &world.list, world.now_ms,
+                                  &summary) &&
+           ddpi_cluster_members(&summary) == MACHINES;
+}
+
+/* Whenever it says so, one machine has a fault, and what was acknowledged is still there. It says
+ * what was so in the last second, and an answer takes a while. */
+static void have_a_fault_whenever_it_is_said_to_be_survived(int seed)
+{
+    begin_world((uint64_t)seed + 9000);
+    for (unsigned i = 0; i < MACHINES; i++)
+        be_born(i);
+    for (unsigned faults = 0; faults < 10; faults++) {
+        run_for(DDPI_CLUSTER_FRESH_MS + 500);
+        for (uint64_t end = world.now_ms + 90000; !says_any_one(); tick())
+            ck_assert_msg(world.now_ms < end, "fault %u, seed %d", faults, seed);
+        have_a_fault((unsigned)below(MACHINES), true);
+    }
+    ck_assert_uint_ne(run_until_whole(90000), 0);
+    ck_assert_uint_eq(world.etcd_count, 1);
+}
+
+START_TEST(what_it_says_that_it_survives_it_survives)
+{
+    for (int i = 0; i < SEEDS; i++)
+        have_a_fault_whenever_it_is_said_to_be_survived(_i * SEEDS + i);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("cluster");
     TCase *pure = tcase_create("pure");
     ADD_TESTS(pure, a_list_does_not_depend_on_its_order, what_is_no_list, what_etcd_is_told,
-              a_status_is_read_as_it_was_written, what_is_no_status);
+              a_status_is_read_as_it_was_written, what_is_no_status, what_the_store_survives,
+              a_new_leader_says_nothing_of_who_has_spoken_before,
+              a_summary_is_read_as_it_was_written);
     suite_add_tcase(suite, pure);
     TCase *model = tcase_create("model");
     ADD_TESTS(model, three_empty_keepers_found_a_cluster_at_once, one_keeper_alone_founds_none,
@@ -617,6 +775,7 @@ Suite *test_suite(void)
               a_machine_that_comes_back_empty_is_another_member, who_was_left_behind_begins_again);
     tcase_add_loop_test(model, no_order_of_events_founds_two_or_loses_an_entry, 0, 20);
     tcase_add_loop_test(model, one_fault_at_a_time_loses_nothing, 0, 20);
+    tcase_add_loop_test(model, what_it_says_that_it_survives_it_survives, 0, 20);
     suite_add_tcase(suite, model);
     return suite;
 }
