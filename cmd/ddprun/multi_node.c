@@ -308,6 +308,30 @@ static void on_store_job(void *data, const struct ddp_store_result *result)
         config->store, node->host_job);
 }
 
+static void on_kept_changed(void *ctx, enum event event, const char *endpoint, const char *why)
+{
+    struct multi_node *node = ctx;
+    membership_note(node->membership, "%s", why);
+    events_store(&node->membership->events, event, endpoint, why);
+}
+
+static void on_other_event(void *ctx, const struct ddp_store_event *event)
+{
+    struct multi_node *node = ctx;
+    store_kept_event(&node->kept, event);
+}
+
+/* A store with one endpoint has no keepers. */
+static void follow_keepers(struct multi_node *node)
+{
+    if (strchr(node->config->store, ',') == NULL)
+        return;
+    node->kept.changed = on_kept_changed;
+    node->kept.ctx = node;
+    ddpi_round_pass_events(node->round, on_other_event, node);
+    store_kept_connected(&node->kept, ddpi_round_store(node->round));
+}
+
 static void on_connected(struct multi_node *node)
 {
     struct worker_keys *keys = node->config->worker_keys;
@@ -320,6 +344,7 @@ static void on_connected(struct multi_node *node)
     if (node->server == NULL) /* it may be the one of another job */
         (void)!ddp_store_uv_submit(ddpi_round_store(node->round), &get_job, on_store_job, node,
                                    NULL, NULL);
+    follow_keepers(node);
     if (node->guard != NULL)
         guard_hold_socket(node->guard, ddp_round_socket(node->round));
     if (node->met != NULL)

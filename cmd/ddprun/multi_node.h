@@ -12,6 +12,7 @@
 #include "parse.h"
 #include "server.h"
 #include "store_address.h"
+#include "store_kept.h"
 #include "tf_cluster.h"
 #include "worker_keys.h"
 
@@ -46,6 +47,7 @@ struct multi_node {
     uv_loop_t *loop;
     struct multi_node_lookup *lookup; /* of the endpoint's addresses; NULL: finished */
     ddp_round *round;                 /* NULL before and after */
+    struct store_kept kept;           /* its store, if that has several endpoints */
     struct ddpi_server *server;       /* NULL: another process hosts the store */
     struct ddpi_log log;              /* of that server */
     char mark[ENDPOINT_MARK_PATH];    /* of the ddprund that owns the endpoint; "": none */

@@ -117,7 +117,8 @@ static void serve(const struct plan *plan, struct run *run, const struct ddp_sto
                   const struct ddp_store_options *asked, const char *job)
 {
     flight_answers_open(&run->flight, &run->loop, asked, &run->membership.agent);
-    metrics_server_open(&run->metrics, &run->loop, &plan->metrics, store, job, &run->membership);
+    metrics_server_open(&run->metrics, &run->loop, &plan->metrics, store, job, &run->multi.kept,
+                        &run->membership);
     horovod_open(&run->horovod, &run->loop, store, plan->multi.trust_local_users, &run->membership);
 }
 

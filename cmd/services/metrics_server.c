@@ -91,7 +91,8 @@ static bool put_metrics(const struct metrics_server *server, struct ddpi_buf *te
                                         .ranks = ranks,
                                         .nranks = read_ranks(agent, ranks),
                                         .stats = stats,
-                                        .stats_len = stats_len};
+                                        .stats_len = stats_len,
+                                        .kept = server->kept->known ? &server->kept->now : NULL};
     bool done = metrics_put(text, &facts);
     ddpi_free(ranks);
     return done;
@@ -458,12 +459,13 @@ static void listen_for_requests(struct metrics_server *server)
 void metrics_server_open(struct metrics_server *server, uv_loop_t *loop,
                          const struct metrics_config *config,
                          const struct ddp_store_options *options, const char *job,
-                         struct membership *membership)
+                         const struct store_kept *kept, struct membership *membership)
 {
     *server = (struct metrics_server){.config = config,
                                       .membership = membership,
                                       .options = *options,
                                       .job = job,
+                                      .kept = kept,
                                       .env = {.loop = loop,
                                               .owner = server,
                                               .connected = on_metrics_connected,

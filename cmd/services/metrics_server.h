@@ -22,6 +22,7 @@
 #include "listener.h"
 #include "membership.h"
 #include "peer_owner.h"
+#include "store_kept.h"
 
 enum { METRICS_TOKEN_SIZE = 2 * DDPI_KEY_SIZE + 1 };
 
@@ -41,6 +42,7 @@ struct metrics_server {
     struct membership *membership;
     struct ddp_store_options options;
     const char *job;
+    const struct store_kept *kept;
     struct ddpi_listener_env env;
     struct ddpi_listener *listener; /* NULL: not open */
     struct ddpi_owners owners;
@@ -66,12 +68,12 @@ DDP_MUST_CHECK ddp_status metrics_config_make(struct metrics_config *config,
                                               const struct metrics_wish *wish,
                                               struct ddp_error *err);
 
-/* Serve @job, of which @membership is a node. Takes over the socket. What @options point to, @job
- * and @config must outlive the server. */
+/* Serve @job, of which @membership is a node. Takes over the socket. What @options point to, @job,
+ * @kept and @config must outlive the server. */
 void metrics_server_open(struct metrics_server *server, uv_loop_t *loop,
                          const struct metrics_config *config,
                          const struct ddp_store_options *options, const char *job,
-                         struct membership *membership);
+                         const struct store_kept *kept, struct membership *membership);
 
 /* Write the file a last time. The handles close while the loop turns. Does nothing to a zeroed
  * struct. */

@@ -297,11 +297,27 @@ static bool put_store(struct ddpi_buf *text, const char *stats, size_t stats_len
                   (put_operations(text, stats, stats_len) && put_etcd(text, stats, stats_len)));
 }
 
+static bool put_kept(struct ddpi_buf *text, const struct ddpi_cluster_summary *kept)
+{
+    if (kept == NULL)
+        return true;
+    bool ok = put_one(text, "store_members", "gauge",
+                      "Machines that keep the store and keep up; any one of three may die.",
+                      ddpi_cluster_members(kept)) &&
+              put_head(text, "store_leader", "gauge", "1 for the machine whose store serves.");
+    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE && ok; i++) {
+        char endpoint[DDPI_CLUSTER_ENDPOINT];
+        ddpi_endpoint_text(&kept->machines[i].at, endpoint, sizeof endpoint);
+        ok = put(text, "ddprun_store_leader{endpoint=\"%s\"} %d\n", endpoint, kept->leader == i);
+    }
+    return ok;
+}
+
 bool metrics_put(struct ddpi_buf *text, const struct metrics_facts *facts)
 {
     return put_head(text, "build_info", "gauge", "1, with the version of ddprun.") &&
            put(text, "ddprun_build_info{version=\"" DDPRUN_VERSION "\"} 1\n") &&
            put_job(text, facts->view) && put_workers(text, facts->view) &&
            put_recoveries(text, facts->history) && put_ranks(text, facts) &&
-           put_store(text, facts->stats, facts->stats_len);
+           put_store(text, facts->stats, facts->stats_len) && put_kept(text, facts->kept);
 }

@@ -8,6 +8,7 @@
 #define CMD_METRICS_TEXT_H
 
 #include "buf.h"
+#include "cluster_summary.h"
 #include "job_history.h"
 #include "job_view.h"
 
@@ -27,6 +28,7 @@ struct metrics_facts {
     const char
         *stats; /* of the store, as DDP_STORE_OP_STATS gives them; NULL: it does not answer */
     size_t stats_len;
+    const struct ddpi_cluster_summary *kept; /* NULL: no keepers keep the store */
 };
 
 /* Append the metrics to @text. False: it has no room, or no memory. */

@@ -18,12 +18,6 @@ enum { SCHEMA = 1, STDERR_CONSOLE = 1, LINE_ROOM = 8192 };
 
 #define FORMAT (JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(12))
 
-enum event {
-#define EVENT_ENUM(symbol, name) EVENT_##symbol,
-    EVENTS(EVENT_ENUM)
-#undef EVENT_ENUM
-};
-
 static const char *const names[] = {
 #define EVENT_NAME(symbol, name) #name,
     EVENTS(EVENT_NAME)
@@ -223,6 +217,15 @@ void events_checked(struct events *events, const char *why)
 void events_left_out(struct events *events, const char *why)
 {
     write_event(events, EVENT_NODE_LEFT_OUT, why);
+}
+
+void events_store(struct events *events, enum event event, const char *endpoint, const char *why)
+{
+    if (events->log == NULL)
+        return;
+    json_t *object = describe_event(events, event, why);
+    json_object_set_new(object, "endpoint", text_of(endpoint));
+    put_field(events, object);
 }
 
 void events_over(struct events *events, int exit_code, const char *why)

@@ -21,7 +21,17 @@
     X(WORKER_START_STARTED, worker_start_started)     \
     X(WORKER_START_COMPLETED, worker_start_completed) \
     X(NODE_LEFT_OUT, node_left_out)                   \
+    X(STORE_LEADER_CHANGED, store_leader_changed)     \
+    X(MEMBER_LOST, member_lost)                       \
+    X(MEMBER_REPLACED, member_replaced)               \
+    X(MEMBER_RETURNED, member_returned)               \
     X(JOB_ENDED, job_ended)
+
+enum event {
+#define EVENT_ENUM(symbol, name) EVENT_##symbol,
+    EVENTS(EVENT_ENUM)
+#undef EVENT_ENUM
+};
 
 /* Where the lines go. */
 struct event_log {
@@ -75,6 +85,9 @@ void events_checked(struct events *events, const char *why);
 
 /* This node gets no seat until it is admitted. */
 void events_left_out(struct events *events, const char *why);
+
+/* One of the four events of a store on three machines: @endpoint is that of the machine. */
+void events_store(struct events *events, enum event event, const char *endpoint, const char *why);
 
 /* The job is over for this node. */
 void events_over(struct events *events, int exit_code, const char *why);

@@ -20,6 +20,11 @@ bool ddpi_store_uv_met(const ddp_store_uv *store, uint64_t *ret_number);
 /* The client under @round, which owns it: for requests of the same agent. */
 ddp_store_uv *ddpi_round_store(const ddp_round *round);
 
+/* Pass on the events of watches that were asked for there, by others than @round. */
+void ddpi_round_pass_events(ddp_round *round,
+                            void (*pass)(void *data, const struct ddp_store_event *event),
+                            void *data);
+
 /* A keeper (cmd/keeper), which proves the token; and its only operation: -> value. */
 #define DDPI_STORE_KEEPER           ((enum ddp_store_role)3)
 #define DDPI_STORE_OP_KEEPER_STATUS ((enum ddp_store_op)(DDP_STORE_OP_FENCE + 1))

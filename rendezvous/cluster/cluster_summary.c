@@ -124,7 +124,8 @@ size_t ddpi_cluster_summary_put(const struct ddpi_cluster_summary *summary,
 static bool get_endpoint(const json_t *value, struct ddpi_endpoint *ret)
 {
     const char *text = json_string_value(value);
-    return text != NULL && ddpi_parse_endpoint(text, ret, NULL) == DDP_OK && ret->has_port;
+    return text != NULL && strpbrk(text, "\"\\") == NULL &&
+           ddpi_parse_endpoint(text, ret, NULL) == DDP_OK && ret->has_port;
 }
 
 static bool get_machine(const json_t *object, struct ddpi_cluster_summary *summary, unsigned i)

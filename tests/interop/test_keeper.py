@@ -229,6 +229,7 @@ class Jobs(KeeperCase):
     def agent(self, number):
         return self.start('--nnodes=2:3', '--nproc-per-node=1', '--max-restarts=5', '--rdzv-id=job', '--settle=60s',
                           f'--rdzv-endpoint={self.list}', f'--local-addr=127.0.0.{number + 1}', f'--node-rank={number}',
+                          f'--event-log={self.folder}/events{number}', f'--metrics-textfile={self.folder}/metrics{number}',
                           'sh', '-c', 'echo "rank $RANK of $WORLD_SIZE"; exec sleep 100000')
 
     def test_a_job_outlives_the_machine_of_its_leader(self):
@@ -241,17 +242,33 @@ class Jobs(KeeperCase):
         agents[which].signal(signal.SIGKILL)
         self.kill(leader)
         agents[which].wait_gone()
-        for agent in agents:
-            if agent is not agents[which]:
-                agent.read_until(' of 2')
-        for agent in agents:
-            if agent is not agents[which]:
-                agent.signal(signal.SIGTERM)
+        left = [agent for agent in agents if agent is not agents[which]]
+        host = leader.endpoint.partition(':')[0]
+        for agent in left:
+            agent.read_until(' of 2')
+            agent.read_until(f'leads the store instead of {leader.endpoint}')
+            agent.read_until(f'{leader.endpoint} is missing: the store survives no other loss until {host} is back')
+        keepers[which] = self.keeper(which) # it removes the folder of the one that was killed
+        for agent in left:
+            agent.read_until(f'{leader.endpoint} is a new member, as it had lost its data: the store survives any one of')
+        for agent in left:
+            agent.signal(signal.SIGTERM)
         for agent in agents:
             agent.wait()
-        keepers[which] = self.keeper(which) # it removes the folder of the one that was killed
-        keepers[which].read_until('joining the cluster')
+        leads = self.leader_of(keepers).endpoint
+        for number, agent in enumerate(agents):
+            if agent in left:
+                self.check_what_was_seen(number, leads, leader.endpoint)
         self.end(*keepers)
+
+    def check_what_was_seen(self, number, leads, lost):
+        lines = [json.loads(line) for line in (self.folder / f'events{number}').read_text().splitlines()]
+        self.assertEqual([(line['event'], line['endpoint']) for line in lines if 'endpoint' in line],
+                         [('store_leader_changed', leads), ('member_lost', lost), ('member_replaced', lost)])
+        metrics = (self.folder / f'metrics{number}').read_text().splitlines()
+        self.assertIn('ddprun_store_members 3', metrics)
+        self.assertIn(f'ddprun_store_leader{{endpoint="{leads}"}} 1', metrics)
+        self.assertIn(f'ddprun_store_leader{{endpoint="{lost}"}} 0', metrics)
 
 
 @needs_tls

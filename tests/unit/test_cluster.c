@@ -209,11 +209,14 @@ END_TEST
 
 START_TEST(a_summary_is_read_as_it_was_written)
 {
-    static const char *const changes[][2] = {
-        {"n1:5", "n2:5"},         {"n1:5", "n1"},
-        {"n1:5", "n\\u00001:5"},  {"\"missing\"", "\"lost\""},
-        {"\"missing\"", "1"},     {"\"life\":102", "\"life\":-1"},
-        {"\"machines\"", "\"m\""}};
+    static const char *const changes[][2] = {{"n1:5", "n2:5"},
+                                             {"n1:5", "n1"},
+                                             {"n1:5", "n\\u00001:5"},
+                                             {"\"missing\"", "\"lost\""},
+                                             {"\"missing\"", "1"},
+                                             {"n1:5", "n\\\"1:5"},
+                                             {"\"life\":102", "\"life\":-1"},
+                                             {"\"machines\"", "\"m\""}};
     struct ddpi_cluster cluster;
     struct ddpi_cluster_list list;
     struct ddpi_cluster_summary summary, got;

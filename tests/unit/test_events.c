@@ -230,6 +230,22 @@ START_TEST(any_bytes_become_json)
 }
 END_TEST
 
+START_TEST(what_happens_to_the_store)
+{
+    events_store(&events, EVENT_STORE_LEADER_CHANGED, "n2:1", "n2:1 leads");
+    events_store(&events, EVENT_MEMBER_LOST, "n1:1", "n1:1 is missing");
+    events_store(&events, EVENT_MEMBER_REPLACED, "n1:1", "n1:1 is a new member");
+    events_store(&events, EVENT_MEMBER_RETURNED, "n1:1", "n1:1 is back");
+    parse_file();
+    ARE("store_leader_changed", "member_lost", "member_replaced", "member_returned");
+    ck_assert_str_eq(text_at(0, "endpoint"), "n2:1");
+    ck_assert_str_eq(text_at(1, "endpoint"), "n1:1");
+    ck_assert_str_eq(text_at(1, "reason"), "n1:1 is missing");
+    events_init(&events, NULL, &mux, "train", "node1");
+    events_store(&events, EVENT_MEMBER_LOST, "n1:1", "no log");
+}
+END_TEST
+
 START_TEST(a_file_is_appended_to)
 {
     events_over(&events, 0, "");
@@ -341,8 +357,8 @@ Suite *test_suite(void)
     TCase *file = tcase_create("file");
     tcase_add_checked_fixture(file, open_file, close_events);
     ADD_TESTS(file, a_recovery, a_change_of_members_is_no_failure, an_end_in_a_recovery,
-              any_bytes_become_json, a_file_is_appended_to, a_full_disk_loses_lines,
-              a_slow_reader_of_a_fifo_loses_lines, the_log_is_optional,
+              any_bytes_become_json, what_happens_to_the_store, a_file_is_appended_to,
+              a_full_disk_loses_lines, a_slow_reader_of_a_fifo_loses_lines, the_log_is_optional,
               a_path_that_cannot_be_opened_is_named);
     suite_add_tcase(suite, file);
     TCase *console = tcase_create("console");

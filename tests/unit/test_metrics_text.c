@@ -205,13 +205,32 @@ START_TEST(too_little_room)
 }
 END_TEST
 
+START_TEST(machines_that_keep_the_store)
+{
+    struct ddpi_cluster_summary kept;
+    static const char json[] =
+        "{\"leader\":\"n2:1\",\"machines\":[{\"endpoint\":\"n1:1\",\"state\":\"missing\","
+        "\"life\":1},{\"endpoint\":\"n2:1\",\"state\":\"member\",\"life\":2},"
+        "{\"endpoint\":\"[fe80::1]:1\",\"state\":\"member\",\"life\":3}]}";
+    ck_assert_int_eq(ddpi_cluster_summary_get(json, strlen(json), &kept, NULL), DDP_OK);
+    const struct metrics_facts facts = {.view = &view, .history = &history, .kept = &kept};
+    const char *metrics = put_text(&facts);
+    has_line(metrics, "ddprun_store_members 2");
+    has_line(metrics, "ddprun_store_leader{endpoint=\"n1:1\"} 0");
+    has_line(metrics, "ddprun_store_leader{endpoint=\"n2:1\"} 1");
+    has_line(metrics, "ddprun_store_leader{endpoint=\"[fe80::1]:1\"} 0");
+    ck_assert_ptr_null(strstr(metrics_with_stats(""), "store_members"));
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("metrics text");
     TCase *tcase = tcase_create("text");
     tcase_add_checked_fixture(tcase, prepare, clean_up);
     ADD_TESTS(tcase, generations_and_recoveries, only_the_latest_generations_are_kept,
-              ranks_of_this_node, workers_by_state, counters_of_the_store, requests_to_etcd);
+              ranks_of_this_node, workers_by_state, counters_of_the_store, requests_to_etcd,
+              machines_that_keep_the_store);
     tcase_add_loop_test(tcase, hostile_counters, 0,
                         (int)(sizeof hostile_stats / sizeof *hostile_stats));
     tcase_add_test(tcase, too_little_room);

@@ -247,6 +247,14 @@ ddp_status ddp_round_describe(ddp_round *round, const char *text, struct ddp_err
     return ddpi_round_kick(round, err);
 }
 
+void ddpi_round_pass_events(ddp_round *round,
+                            void (*pass)(void *data, const struct ddp_store_event *event),
+                            void *data)
+{
+    round->pass = pass;
+    round->pass_data = data;
+}
+
 ddp_store_uv *ddpi_round_store(const ddp_round *round)
 {
     return round->store;

@@ -195,6 +195,8 @@ void ddpi_round_on_event(void *data, ddp_store_uv *store, const struct ddp_store
 {
     ddp_round *round = data;
     (void)store;
+    if (event->watch != round->watch && round->pass != NULL && !round->closing)
+        round->pass(round->pass_data, event);
     if (round->sm.state != ROUND_JOINED || event->watch != round->watch)
         return;
     if (event->kind == DDP_STORE_EVENT_SET)

@@ -59,6 +59,8 @@ struct ddp_round {
     struct part node;
     char *description;
 
+    void (*pass)(void *data, const struct ddp_store_event *event); /* NULL: to nobody */
+    void *pass_data;
     void (*left)(void *data);
     void *left_data;
     uint64_t leave_until_ms;
