@@ -11,6 +11,20 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+enum { SILENCE_MS = 3000 };
+
+static void on_silence(uv_timer_t *timer)
+{
+    struct keeper_link *link = timer->data;
+    link->kept(link->ctx, "", 0);
+}
+
+static void on_kept(struct keeper_link *link, const char *text, size_t len)
+{
+    uv_timer_again(&link->silence);
+    link->kept(link->ctx, text, len);
+}
+
 static void on_packet(uv_poll_t *poll, int status, int events)
 {
     struct keeper_link *link = poll->data;
@@ -24,7 +38,7 @@ static void on_packet(uv_poll_t *poll, int status, int events)
         else if (packet[0] == KEEPER_SAYS_OPEN)
             link->open(link->ctx);
         else if (packet[0] == KEEPER_SAYS_KEPT)
-            link->kept(link->ctx, packet + 1, (size_t)len - 1);
+            on_kept(link, packet + 1, (size_t)len - 1);
         if (link->fd == 0)
             return; /* that was the end */
     }
@@ -44,9 +58,11 @@ ddp_status keeper_link_open(struct keeper_link *link, uv_loop_t *loop, int fd,
                               fd);
     fcntl(fd, F_SETFD, FD_CLOEXEC);
     link->fd = fd;
-    link->poll.data = link;
+    link->poll.data = link->silence.data = link;
     uv_poll_init(loop, &link->poll, fd);
     uv_poll_start(&link->poll, UV_READABLE, on_packet);
+    uv_timer_init(loop, &link->silence);
+    uv_timer_start(&link->silence, on_silence, SILENCE_MS, SILENCE_MS);
     return DDP_OK;
 }
 
@@ -61,6 +77,7 @@ void keeper_link_close(struct keeper_link *link)
 {
     if (link->fd == 0)
         return;
+    uv_close((uv_handle_t *)&link->silence, NULL);
     uv_close((uv_handle_t *)&link->poll, NULL); /* libuv is done with the descriptor at once */
     close(link->fd);
     link->fd = 0;

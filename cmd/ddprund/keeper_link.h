@@ -10,12 +10,14 @@
 struct keeper_link {
     int fd; /* 0: this ddprund has no keeper */
     uv_poll_t poll;
+    uv_timer_t silence; /* of what it says by @kept */
     void *ctx;
     /* What other keepers are to be told. */
     void (*status)(void *ctx, const char *text, size_t len);
     /* The state in etcd may be opened. Once. */
     void (*open)(void *ctx);
-    /* How the store is kept, again and again while it leads (cluster_summary.h). */
+    /* How the store is kept, again and again while it leads (cluster_summary.h). @len 0: it has not
+     * said so for a while. */
     void (*kept)(void *ctx, const char *text, size_t len);
 };
 

@@ -261,13 +261,16 @@ static void on_keeper_open(void *ctx)
     daemon_stop(daemon);
 }
 
-/* What an earlier leader has shown stays until then. */
+/* What an earlier leader has shown stays until the keeper speaks, or has been silent. */
 static void on_keeper_kept(void *ctx, const char *text, size_t len)
 {
     struct daemon *daemon = ctx;
     bool shown = len == daemon->kept_len && memcmp(text, daemon->kept, len) == 0;
-    if (!daemon->leads || shown || len > sizeof daemon->kept ||
-        ddpi_server_show(daemon->server, DDPI_STORE_KEEPERS_KEY, text, len, NULL) != DDP_OK)
+    if (!daemon->leads || len > sizeof daemon->kept || (shown && len > 0))
+        return;
+    if (len == 0)
+        (void)ddpi_server_delete_prefix(daemon->server, DDPI_STORE_KEEPERS_KEY);
+    else if (ddpi_server_show(daemon->server, DDPI_STORE_KEEPERS_KEY, text, len, NULL) != DDP_OK)
         return;
     memcpy(daemon->kept, text, len);
     daemon->kept_len = len;

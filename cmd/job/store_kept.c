@@ -59,7 +59,7 @@ static void take(struct store_kept *kept, const void *value, size_t len)
         if (kept->now.machines[i].state == MACHINE_MEMBER)
             kept->lives[i] = kept->now.machines[i].life;
     }
-    kept->known = true;
+    kept->known = kept->current = true;
 }
 
 /* ---- the key ---- */
@@ -104,6 +104,8 @@ void store_kept_event(struct store_kept *kept, const struct ddp_store_event *eve
         return;
     if (event->kind == DDP_STORE_EVENT_SET)
         take(kept, event->value, event->value_len);
+    if (event->kind == DDP_STORE_EVENT_DELETED)
+        kept->current = false; /* its keeper says nothing, and may have stopped */
     if (event->kind != DDP_STORE_EVENT_LOST)
         return;
     if (event->value_len > 0)

@@ -17,7 +17,8 @@ struct store_kept {
     void *ctx;
     ddp_store_uv *store; /* borrowed; NULL: it has not been connected */
     uint64_t watch;      /* 0: none */
-    bool known;          /* three machines keep the store, as in @now */
+    bool known;          /* three machines keep the store, as in @now, ... */
+    bool current;        /* ... which the store still says */
     struct ddpi_cluster_summary now;
     uint32_t lives[DDPI_CLUSTER_SIZE]; /* of each machine, when it kept up last; 0: not known */
 };

@@ -92,7 +92,7 @@ static bool put_metrics(const struct metrics_server *server, struct ddpi_buf *te
                                         .nranks = read_ranks(agent, ranks),
                                         .stats = stats,
                                         .stats_len = stats_len,
-                                        .kept = server->kept->known ? &server->kept->now : NULL};
+                                        .kept = server->kept->current ? &server->kept->now : NULL};
     bool done = metrics_put(text, &facts);
     ddpi_free(ranks);
     return done;
