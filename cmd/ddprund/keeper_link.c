@@ -8,6 +8,7 @@
 #include "keeper_status.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,6 +26,15 @@ static void on_kept(struct keeper_link *link, const char *text, size_t len)
     link->kept(link->ctx, text, len);
 }
 
+static void take_job(struct keeper_link *link, const char *name, size_t len)
+{
+    char job[DDPI_JOB_MAX + 1];
+    if (!ddpi_job_valid(name, len))
+        return;
+    snprintf(job, sizeof job, "%.*s", (int)len, name);
+    link->job(link->ctx, job);
+}
+
 static void on_packet(uv_poll_t *poll, int status, int events)
 {
     struct keeper_link *link = poll->data;
@@ -35,6 +45,8 @@ static void on_packet(uv_poll_t *poll, int status, int events)
     while ((len = recv(link->fd, packet, sizeof packet, MSG_DONTWAIT)) > 0) {
         if (packet[0] == KEEPER_SAYS_STATUS)
             link->status(link->ctx, packet + 1, (size_t)len - 1);
+        else if (packet[0] == KEEPER_SAYS_JOB)
+            take_job(link, packet + 1, (size_t)len - 1);
         else if (packet[0] == KEEPER_SAYS_OPEN)
             link->open(link->ctx);
         else if (packet[0] == KEEPER_SAYS_KEPT)
@@ -66,11 +78,20 @@ ddp_status keeper_link_open(struct keeper_link *link, uv_loop_t *loop, int fd,
     return DDP_OK;
 }
 
-void keeper_link_ready(const struct keeper_link *link)
+static void tell(const struct keeper_link *link, char packet)
 {
-    static const char packet = KEEPER_HEARS_READY;
     if (link->fd != 0)
         (void)send(link->fd, &packet, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void keeper_link_ready(const struct keeper_link *link)
+{
+    tell(link, KEEPER_HEARS_READY);
+}
+
+void keeper_link_over(const struct keeper_link *link)
+{
+    tell(link, KEEPER_HEARS_OVER);
 }
 
 void keeper_link_close(struct keeper_link *link)

@@ -251,6 +251,19 @@ static void on_keeper_status(void *ctx, const char *text, size_t len)
         ddpi_log(&daemon->logfile.log, DDPI_LOG_ERROR, "%s", err.msg);
 }
 
+static void on_job_over(void *ctx)
+{
+    struct daemon *daemon = ctx;
+    keeper_link_over(&daemon->keeper);
+}
+
+static void on_keeper_job(void *ctx, const char *job)
+{
+    struct daemon *daemon = ctx;
+    if (!daemon->stopped)
+        ddpi_server_end_with(daemon->server, job, on_job_over, daemon);
+}
+
 static void on_keeper_open(void *ctx)
 {
     struct daemon *daemon = ctx;
@@ -280,6 +293,7 @@ static ddp_status obey_keeper(struct daemon *daemon, struct ddp_error *err)
 {
     daemon->keeper.ctx = daemon;
     daemon->keeper.status = on_keeper_status;
+    daemon->keeper.job = on_keeper_job;
     daemon->keeper.open = on_keeper_open;
     daemon->keeper.kept = on_keeper_kept;
     return keeper_link_open(&daemon->keeper, &daemon->loop, (int)daemon->options.keeper_fd, err);

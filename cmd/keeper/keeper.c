@@ -37,7 +37,7 @@ enum {
 
 #define PREFIX "/ddprun"
 
-enum keeper_phase { RUNNING, WIPING, ENDING };
+enum keeper_phase { RUNNING, WIPING, ENDING, OVER };
 
 struct keeper {
     const struct keeper_options *options;
@@ -95,7 +95,7 @@ static void stop(struct keeper *keeper, enum keeper_phase phase)
     keeper_look_forget(&keeper->look);
     keeper_replace_finish(&keeper->replace);
     keeper_child_signal(&keeper->server.child, signum);
-    if (phase == WIPING || !keeper_server_runs(&keeper->server))
+    if (phase != ENDING || !keeper_server_runs(&keeper->server))
         keeper_child_signal(&keeper->etcd, signum); /* else a leader gives up its lease first */
 }
 
@@ -125,6 +125,13 @@ static void on_server_ready(void *ctx)
 {
     struct keeper *keeper = ctx;
     keeper->options->ready(keeper->options->ctx);
+}
+
+static void on_server_over(void *ctx)
+{
+    struct keeper *keeper = ctx;
+    if (keeper->phase == RUNNING)
+        ddpi_cluster_over(&keeper->cluster, uv_now(keeper->loop));
 }
 
 static void on_server_ended(void *ctx)
@@ -169,6 +176,7 @@ static void tell_server(struct keeper *keeper)
     size_t len = ddpi_keeper_status_put(&keeper->cluster.own, text);
     if (len > 0)
         keeper_server_tell(&keeper->server, text, len);
+    keeper_server_name(&keeper->server, ddpi_cluster_job(&keeper->cluster));
     if (ddpi_cluster_may_serve(&keeper->cluster, uv_now(keeper->loop)))
         keeper_server_open(&keeper->server);
 }
@@ -262,6 +270,11 @@ static void take_step(struct keeper *keeper)
         return;
     case CLUSTER_WIPE:
         wipe(keeper, step.why);
+        return;
+    case CLUSTER_END:
+        ddpi_log(keeper->log, DDPI_LOG_INFO, "the job %s is over: this keeper ends",
+                 ddpi_cluster_job(&keeper->cluster));
+        stop(keeper, OVER);
     }
 }
 
@@ -293,30 +306,44 @@ static const char *self_option(const struct keeper *keeper)
     return keeper->options->job != NULL ? "--local-addr" : "--advertise";
 }
 
+/* Whether the keeper that answers at @machine is the one that is meant. */
+static ddp_status check_heard(const struct keeper *keeper, unsigned machine,
+                              const struct ddpi_keeper_status *status, struct ddp_error *err)
+{
+    const struct ddpi_keeper_status *own = &keeper->cluster.own;
+    char text[DDPI_CLUSTER_ENDPOINT];
+    endpoint_of(keeper, machine, text);
+    if (strcmp(status->list, own->list) != 0)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "the list here is %s, and the one at %s is %s; give all three "
+                              "machines the same",
+                              own->list, text, status->list);
+    if (status->self != machine)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "another machine of the list answers at %s; give each of them its "
+                              "own name, or say which it is with %s",
+                              text, self_option(keeper));
+    if (own->job[0] != '\0' && status->job[0] != '\0' && strcmp(status->job, own->job) != 0)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "the keeper at %s is one of the job '%s', and this one of '%s'; give "
+                              "one of the jobs another port, or wait for the end of the other",
+                              text, status->job, own->job);
+    return DDP_OK;
+}
+
 static void on_heard(void *ctx, unsigned machine, const struct ddpi_keeper_status *status,
                      uint64_t asked_ms)
 {
     struct keeper *keeper = ctx;
     struct ddp_error err;
-    char text[DDPI_CLUSTER_ENDPOINT];
-    bool same = strcmp(status->list, keeper->cluster.own.list) == 0;
-    if (same && status->self == machine) {
+    if (check_heard(keeper, machine, status, &err) == DDP_OK) {
         ddpi_cluster_hear(&keeper->cluster, status, asked_ms);
         return;
     }
     if (keeper->phase != RUNNING || keeper->cluster.own.phase != KEEPER_EMPTY)
         return; /* the other one is new, and ends with this sentence */
-    endpoint_of(keeper, machine, text);
-    if (same)
-        ddpi_error_set(&err, DDP_E_INVALID,
-                       "another machine of the list answers at %s; give each of them its own name, "
-                       "or say which it is with %s",
-                       text, self_option(keeper));
-    else
-        ddpi_error_set(&err, DDP_E_INVALID,
-                       "the list here is %s, and the one at %s is %s; give all three machines the "
-                       "same",
-                       keeper->cluster.own.list, text, status->list);
+    if (status->phase == KEEPER_ENDING)
+        return; /* it is gone soon */
     ddpi_text_mask(err.msg);
     fail(keeper, EXIT_CONFIG, &err);
 }
@@ -329,7 +356,8 @@ static void begin_life(struct keeper *keeper)
     keeper_etcd_data(keeper->cluster.own.life, data);
     keeper_folder_clear(&keeper->folder, data); /* of the last one; another one never uses it */
     ddpi_token_random(&life, sizeof life);
-    ddpi_cluster_begin(&keeper->cluster, &keeper->list, keeper->self.number, life | 1,
+    ddpi_cluster_begin(&keeper->cluster, &keeper->list, keeper->self.number,
+                       keeper->options->job != NULL ? keeper->options->job : "", life | 1,
                        (uint32_t)quiet_ms, uv_now(keeper->loop));
     keeper->phase = RUNNING;
     keeper->told_waiting_ms = uv_now(keeper->loop) + MISSED_MS - WAITING_MS;
@@ -447,6 +475,7 @@ static void set_server(struct keeper *keeper)
                                             .state = keeper->state,
                                             .token_fd = keeper->token_fd,
                                             .ready = on_server_ready,
+                                            .over = on_server_over,
                                             .ended = on_server_ended,
                                             .ctx = keeper};
     keeper_server_init(&keeper->server);

@@ -8,6 +8,8 @@
  *   RUNNING --etcd was removed, or its cluster is over--> WIPING --both have ended--> RUNNING
  *      |                                                    |
  *      +--a signal, or what a person must mend--> ENDING <--+
+ *      |
+ *      +--the job of its store is over--> OVER
  */
 #ifndef CMD_KEEPER_H
 #define CMD_KEEPER_H
@@ -36,7 +38,7 @@ struct keeper_options {
     void *ctx;
 };
 
-/* Run until a signal. Returns the exit code; a failure is told on stderr. */
+/* Run until a signal, or the end of the job. Returns the exit code; a failure is told on stderr. */
 int keeper_run(uv_loop_t *loop, const struct keeper_options *options);
 
 #endif

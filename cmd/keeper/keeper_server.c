@@ -39,6 +39,13 @@ void keeper_server_show(struct keeper_server *server, const char *summary, size_
         (void)tell(server, KEEPER_SAYS_KEPT, summary, len);
 }
 
+void keeper_server_name(struct keeper_server *server, const char *job)
+{
+    if (server->link >= 0 && strcmp(server->told_job, job) != 0 &&
+        tell(server, KEEPER_SAYS_JOB, job, strlen(job)))
+        snprintf(server->told_job, sizeof server->told_job, "%s", job);
+}
+
 void keeper_server_open(struct keeper_server *server)
 {
     if (server->link >= 0 && !server->told_open)
@@ -54,6 +61,8 @@ static void on_link(uv_poll_t *poll, int status, int events)
     ssize_t len = recv(server->link, &packet, 1, MSG_DONTWAIT);
     if (len == 0)
         uv_poll_stop(poll);
+    if (len == 1 && packet == KEEPER_HEARS_OVER)
+        server->over(server->ctx);
     if (len != 1 || packet != KEEPER_HEARS_READY)
         return;
     if (!server->listened)
@@ -131,6 +140,7 @@ ddp_status keeper_server_start(struct keeper_server *server, struct ddp_error *e
     uv_poll_init(server->loop, &server->link_poll, server->link);
     uv_poll_start(&server->link_poll, UV_READABLE, on_link);
     server->told_open = false;
+    server->told_job[0] = '\0';
     return DDP_OK;
 }
 

@@ -3,13 +3,16 @@
  */
 #include "cluster.h"
 
+#include <stdio.h>
 #include <string.h>
 
 void ddpi_cluster_begin(struct ddpi_cluster *cluster, const struct ddpi_cluster_list *list,
-                        unsigned self, uint64_t life, uint32_t quiet_ms, uint64_t now_ms)
+                        unsigned self, const char *job, uint64_t life, uint32_t quiet_ms,
+                        uint64_t now_ms)
 {
     cluster->quiet_ms = quiet_ms;
     cluster->own = (struct ddpi_keeper_status){.self = self, .life = life};
+    snprintf(cluster->own.job, sizeof cluster->own.job, "%s", job);
     ddpi_cluster_list_put(list, cluster->own.list);
     cluster->started = cluster->had_quorum = cluster->serves = cluster->replacing = false;
     cluster->stepped_ms = cluster->led_ms = now_ms;
@@ -21,6 +24,14 @@ void ddpi_cluster_hear(struct ddpi_cluster *cluster, const struct ddpi_keeper_st
     cluster->heard[status->self].known = true;
     cluster->heard[status->self].asked_ms = asked_ms;
     cluster->heard[status->self].status = *status;
+}
+
+const char *ddpi_cluster_job(const struct ddpi_cluster *cluster)
+{
+    const char *job = cluster->own.job;
+    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE && job[0] == '\0'; i++)
+        job = cluster->heard[i].status.job;
+    return job;
 }
 
 /* What a leader before has said is not known to those that it has said it to any more. */
@@ -131,7 +142,8 @@ static struct ddpi_cluster_step step_empty(struct ddpi_cluster *cluster, uint64_
         const struct ddpi_keeper_status *other = heard_of(cluster, i, now_ms);
         if (other == NULL)
             continue;
-        if (other->leads && other->admitted[own->self] == own->life)
+        if (other->phase == KEEPER_MEMBER && other->leads &&
+            other->admitted[own->self] == own->life)
             return start(cluster, other->number, KEEPER_MEMBER, now_ms);
         if (other->knows_leader)
             cluster->led_ms = now_ms;
@@ -148,6 +160,37 @@ static struct ddpi_cluster_step step_empty(struct ddpi_cluster *cluster, uint64_
 }
 
 /* ---- with data, or a promise ---- */
+
+void ddpi_cluster_over(struct ddpi_cluster *cluster, uint64_t now_ms)
+{
+    if (cluster->own.phase == KEEPER_EMPTY || cluster->own.phase == KEEPER_ENDING)
+        return;
+    cluster->own.phase = KEEPER_ENDING;
+    cluster->began_ms = now_ms;
+}
+
+/* Another keeper of this cluster is ENDING, or was: it may be gone. */
+static bool hears_the_end(const struct ddpi_cluster *cluster)
+{
+    bool ends = false;
+    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++)
+        ends |= cluster->heard[i].status.phase == KEEPER_ENDING &&
+                cluster->heard[i].status.number == cluster->own.number;
+    return ends;
+}
+
+static struct ddpi_cluster_step step_ending(const struct ddpi_cluster *cluster, uint64_t now_ms)
+{
+    bool alone = true; /* nobody is left who must hear it */
+    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++) {
+        const struct ddpi_keeper_status *other = heard_of(cluster, i, now_ms);
+        alone &=
+            other == NULL || other->phase == KEEPER_ENDING || other->number != cluster->own.number;
+    }
+    uint64_t since_ms = now_ms - cluster->began_ms;
+    bool ends = since_ms >= (alone ? DDPI_CLUSTER_LINGER_MS : DDPI_CLUSTER_END_MS);
+    return (struct ddpi_cluster_step){.action = ends ? CLUSTER_END : CLUSTER_NONE};
+}
 
 static struct ddpi_cluster_step step_promised(struct ddpi_cluster *cluster, uint64_t now_ms)
 {
@@ -210,6 +253,10 @@ struct ddpi_cluster_step ddpi_cluster_step(struct ddpi_cluster *cluster, uint64_
     cluster->stepped_ms = now_ms;
     if (cluster->own.phase == KEEPER_EMPTY)
         return step_empty(cluster, random, now_ms);
+    if (hears_the_end(cluster))
+        ddpi_cluster_over(cluster, now_ms);
+    if (cluster->own.phase == KEEPER_ENDING)
+        return step_ending(cluster, now_ms);
     if (cluster->own.phase == KEEPER_PROMISED)
         return step_promised(cluster, now_ms);
     return step_member(cluster, now_ms);

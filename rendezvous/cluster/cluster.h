@@ -19,6 +19,10 @@
  *     leader waits first, until nobody can begin any more with what the last one said.
  *   - A life whose cluster can never have a quorum again begins anew: the other machines belong to
  *     another cluster.
+ *   - A store that is for one job ends with it. The one that leads says that the job is over, when
+ *     that is durable and nobody can come any more (server.h). Its keeper is ENDING then, and so is
+ *     each that hears it of its own cluster. They go on, so that all hear it, and end when the
+ *     others are ENDING, too, or not there. Who comes meanwhile is EMPTY, and waits.
  *
  * A keeper may be stopped for any time while its etcd goes on. What it has heard before counts by
  * when it was asked for, and its own time limits begin again.
@@ -26,6 +30,8 @@
  *   EMPTY --sees a proposal for its life, or proposes--> PROMISED --etcd has a quorum--> MEMBER
  *     |                                                                                    ^
  *     +--the leader has let etcd take this life in place of a lost one---------------------+
+ *
+ *   PROMISED, MEMBER --the job is over--> ENDING
  */
 #ifndef DDPI_CLUSTER_H
 #define DDPI_CLUSTER_H
@@ -38,6 +44,8 @@ enum {
         10000,                    /* a promise that leads to nothing is given up after this, ... */
     DDPI_CLUSTER_JOIN_MS = 60000, /* ... and a new member that never sees a quorum */
     DDPI_CLUSTER_AGAIN_MS = 1000, /* until a replacement that has failed is tried again */
+    DDPI_CLUSTER_LINGER_MS = 300, /* from ENDING to the end, at least: the others hear it ... */
+    DDPI_CLUSTER_END_MS = 2000,   /* ... and at most */
 };
 
 struct ddpi_cluster {
@@ -54,7 +62,7 @@ struct ddpi_cluster {
     bool replacing;      /* a member */
     uint64_t stepped_ms; /* the last step */
     uint64_t led_ms;     /* when a leader was known last, or this life began */
-    uint64_t began_ms;   /* its promise, or joining */
+    uint64_t began_ms;   /* its promise, joining, or ending */
     uint64_t leads_ms;   /* since when this machine's store leads */
     uint64_t again_ms;   /* no replacement before */
 };
@@ -65,6 +73,7 @@ enum ddpi_cluster_action {
     CLUSTER_START_EXISTING, /* start it as a new member */
     CLUSTER_REPLACE,        /* let etcd replace the member of machine @machine */
     CLUSTER_WIPE,           /* end etcd, delete the data, and begin another life */
+    CLUSTER_END,            /* end for good: the job is over */
 };
 
 struct ddpi_cluster_step {
@@ -74,9 +83,10 @@ struct ddpi_cluster_step {
     const char *why; /* of WIPE: a clause */
 };
 
-/* Begin a life, without data. What was heard stays. */
+/* Begin a life, without data. What was heard stays. @job: that the store is for; "": none. */
 void ddpi_cluster_begin(struct ddpi_cluster *cluster, const struct ddpi_cluster_list *list,
-                        unsigned self, uint64_t life, uint32_t quiet_ms, uint64_t now_ms);
+                        unsigned self, const char *job, uint64_t life, uint32_t quiet_ms,
+                        uint64_t now_ms);
 
 /* The keeper of another machine has said this, when it was asked at @asked_ms. */
 void ddpi_cluster_hear(struct ddpi_cluster *cluster, const struct ddpi_keeper_status *status,
@@ -84,6 +94,12 @@ void ddpi_cluster_hear(struct ddpi_cluster *cluster, const struct ddpi_keeper_st
 
 /* Whether the keeper of @machine has said something in the last second. */
 bool ddpi_cluster_hears(const struct ddpi_cluster *cluster, unsigned machine, uint64_t now_ms);
+
+/* The job of the store: this keeper's, or else the one that another keeper has; "": none. */
+const char *ddpi_cluster_job(const struct ddpi_cluster *cluster);
+
+/* This machine's store has led, and says that its job is over. */
+void ddpi_cluster_over(struct ddpi_cluster *cluster, uint64_t now_ms);
 
 /* What this machine's etcd says. @had_quorum: it has had one in this life. @leads: it has one now,
  * and this machine's store leads; @knows_leader: the same, or another one does. */

@@ -13,8 +13,10 @@
 
 enum { HEX = 17 };
 
-static const char *const phase_names[] = {
-    [KEEPER_EMPTY] = "empty", [KEEPER_PROMISED] = "promised", [KEEPER_MEMBER] = "member"};
+static const char *const phase_names[] = {[KEEPER_EMPTY] = "empty",
+                                          [KEEPER_PROMISED] = "promised",
+                                          [KEEPER_MEMBER] = "member",
+                                          [KEEPER_ENDING] = "ending"};
 enum { PHASES = sizeof phase_names / sizeof *phase_names };
 
 static json_t *hex_of(uint64_t value)
@@ -35,11 +37,12 @@ static json_t *hex_array(const uint64_t values[DDPI_CLUSTER_SIZE])
 size_t ddpi_keeper_status_put(const struct ddpi_keeper_status *status,
                               char text[DDPI_KEEPER_STATUS_MAX])
 {
-    json_t *root = json_pack("{s:s, s:i, s:s, s:o, s:o, s:o, s:b, s:b, s:o}", "list", status->list,
-                             "self", (int)status->self, "phase", phase_names[status->phase], "life",
-                             hex_of(status->life), "number", hex_of(status->number), "founders",
-                             hex_array(status->founders), "leads", status->leads, "knows_leader",
-                             status->knows_leader, "admitted", hex_array(status->admitted));
+    json_t *root = json_pack("{s:s, s:i, s:s, s:s, s:o, s:o, s:o, s:b, s:b, s:o}", "list",
+                             status->list, "self", (int)status->self, "job", status->job, "phase",
+                             phase_names[status->phase], "life", hex_of(status->life), "number",
+                             hex_of(status->number), "founders", hex_array(status->founders),
+                             "leads", status->leads, "knows_leader", status->knows_leader,
+                             "admitted", hex_array(status->admitted));
     size_t len = root != NULL ? json_dumpb(root, text, DDPI_KEEPER_STATUS_MAX, JSON_COMPACT) : 0;
     json_decref(root);
     return len <= DDPI_KEEPER_STATUS_MAX ? len : 0;
@@ -77,12 +80,12 @@ static bool get_phase(const json_t *value, enum ddpi_keeper_phase *ret)
     return false;
 }
 
-static bool get_list(const json_t *value, char ret[DDPI_CLUSTER_LIST_TEXT])
+static bool get_text(const json_t *value, char *ret, size_t size)
 {
     const char *text = json_string_value(value);
-    if (text == NULL || json_string_length(value) >= DDPI_CLUSTER_LIST_TEXT)
+    if (text == NULL || json_string_length(value) >= size)
         return false;
-    snprintf(ret, DDPI_CLUSTER_LIST_TEXT, "%s", text);
+    snprintf(ret, size, "%s", text);
     return true;
 }
 
@@ -93,7 +96,8 @@ ddp_status ddpi_keeper_status_get(const char *text, size_t len, struct ddpi_keep
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
     const json_t *leads = json_object_get(root, "leads");
     const json_t *knows = json_object_get(root, "knows_leader");
-    bool good = get_list(json_object_get(root, "list"), status.list) &&
+    bool good = get_text(json_object_get(root, "list"), status.list, sizeof status.list) &&
+                get_text(json_object_get(root, "job"), status.job, sizeof status.job) &&
                 get_small(json_object_get(root, "self"), DDPI_CLUSTER_SIZE, &status.self) &&
                 get_phase(json_object_get(root, "phase"), &status.phase) &&
                 get_hex(json_object_get(root, "life"), &status.life) &&

@@ -9,17 +9,22 @@
 
 #include <stdint.h>
 
-enum { DDPI_KEEPER_STATUS_MAX = 4096 }; /* bytes of its text */
+enum {
+    DDPI_KEEPER_STATUS_MAX = 4096, /* bytes of its text */
+    DDPI_KEEPER_JOB_MAX = 64,      /* of a name */
+};
 
 enum ddpi_keeper_phase {
     KEEPER_EMPTY,    /* it has no data, and belongs to no cluster of etcd */
     KEEPER_PROMISED, /* to the cluster @number, of which it has not seen a leader yet */
     KEEPER_MEMBER,   /* of the cluster @number */
+    KEEPER_ENDING,   /* the same, but its job is over */
 };
 
 struct ddpi_keeper_status {
     char list[DDPI_CLUSTER_LIST_TEXT]; /* ddpi_cluster_list_put() */
     unsigned self;                     /* its number in the list */
+    char job[DDPI_KEEPER_JOB_MAX + 1]; /* that its store is for; "": it was given none */
     enum ddpi_keeper_phase phase;
     uint64_t life;   /* random, of its folder: a keeper that has lost its data is another life */
     uint64_t number; /* random, of its cluster; 0: none */

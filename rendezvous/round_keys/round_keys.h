@@ -44,8 +44,9 @@ struct ddpi_round_keys_hooks {
                     const struct ddpi_rounds_summary *now);
     /* Something could not be read, or written. */
     void (*trouble)(void *ctx, const char *job, const char *what);
-    /* The last member is gone, and @job is forgotten. */
-    void (*over)(void *ctx, const char *job);
+    /* The last member is gone, and @job is forgotten. @closed: it had a result; else its nodes were
+     * lost, and may come back. */
+    void (*over)(void *ctx, const char *job, bool closed);
 };
 
 /* NULL: no memory. @hooks is copied; they may change all keys but those with the prefix. */

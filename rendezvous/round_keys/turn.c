@@ -93,12 +93,12 @@ static void take_noted(struct ddpi_round_keys *keys)
 
 /* ---- steps ---- */
 
-static void job_over(struct round_job *job)
+static void job_over(struct round_job *job, bool closed)
 {
     struct round_key prefix;
     ddpi_round_key(&prefix, job, "", 0);
     ddpi_kv_detach(job->keys->kv, prefix.all);
-    job->keys->hooks.over(job->keys->hooks.ctx, job->name);
+    job->keys->hooks.over(job->keys->hooks.ctx, job->name, closed);
     ddpi_round_job_destroy(job);
 }
 
@@ -142,7 +142,7 @@ static void job_step(struct round_job *job, uint64_t now_ms)
     if (job->changed)
         tell_change(job, &summary);
     if (summary.members == 0)
-        job_over(job);
+        job_over(job, summary.state == ROUNDS_CLOSED);
 }
 
 /* ---- jobs that wait beside each other ---- */

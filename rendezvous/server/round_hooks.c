@@ -193,8 +193,9 @@ static void on_resume(void *ctx, const char *job, const struct ddp_round_seat *s
 static void on_round_changed(void *ctx, const char *job, const struct ddpi_rounds_summary *before,
                              const struct ddpi_rounds_summary *now)
 {
-    const struct ddpi_server *server = ctx;
+    struct ddpi_server *server = ctx;
     bool begun = now->generation > before->generation;
+    ddpi_server_note_begin(server, job);
     if (before->state == ROUNDS_RUNNING && now->state != ROUNDS_CLOSED &&
         (begun || now->state != ROUNDS_RUNNING))
         ddpi_log(&server->log, DDPI_LOG_INFO, "job %s: stopping generation %" PRIu64 ": %s", job,
@@ -218,11 +219,13 @@ static void on_trouble(void *ctx, const char *job, const char *what)
     ddpi_log(&server->log, DDPI_LOG_WARN, "job %s: %s", job, what);
 }
 
-static void on_over(void *ctx, const char *job)
+static void on_over(void *ctx, const char *job, bool closed)
 {
     struct ddpi_server *server = ctx;
     ddpi_listeners_close_job(&server->listeners, job);
     server->reclaim.pending = true;
+    if (closed)
+        ddpi_server_note_end(server, job);
     ddpi_log(&server->log, DDPI_LOG_DEBUG, "job %s: its last member has left", job);
 }
 

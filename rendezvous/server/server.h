@@ -115,6 +115,13 @@ void ddpi_server_stand_by(struct ddpi_server *server, const char *leader, uint64
 /* Admit clients from now on. Contents must be restored before. */
 void ddpi_server_stand_in(struct ddpi_server *server);
 
+/* The store is for @job, a valid name, and over with it. When the job has had a result, its last
+ * member has left, and that is durable, the server stands by, so that nobody comes any more, and
+ * @over is called from the loop, once. That happens at once if an earlier server with the same
+ * contents has seen it. */
+void ddpi_server_end_with(struct ddpi_server *server, const char *job, void (*over)(void *ctx),
+                          void *ctx);
+
 /* What other keepers of this store's list are told (cmd/keeper) for the next second; copied. A
  * standby admits keepers that prove the token, and answers this to them only. DDP_E_NOMEM: the last
  * one stays. */

@@ -59,6 +59,15 @@ ddp_status ddpi_server_set_epoch(struct ddpi_server *server, const char *job, ui
 ddp_status ddpi_server_create_rounds(struct ddpi_server *server, const uint8_t seed[DDPI_SEED_SIZE],
                                      struct ddp_error *err);
 
+/* ---- the end of a store that is for one job (job_end.c) ---- */
+
+/* @job has members, or has had a result and has none any more. */
+void ddpi_server_note_begin(struct ddpi_server *server, const char *job);
+void ddpi_server_note_end(struct ddpi_server *server, const char *job);
+
+/* At the end of a turn: whether the job is over. */
+void ddpi_server_look_for_end(struct ddpi_server *server);
+
 /* ---- what ended jobs have left behind (reclaim.c) ---- */
 
 /* Delete some of it, if room is short; true: there is more. */

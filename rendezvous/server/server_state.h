@@ -56,6 +56,11 @@ struct ddpi_server {
         char leader[DDPI_ENDPOINT_MAX]; /* ... but names this store; "": none is known */
     } standby;
 
+    struct {
+        char job[DDPI_JOB_MAX + 1]; /* that the store is for; "": none */
+        struct server_callback over;
+    } job_end;
+
     char *keeper_status; /* NULL: none */
     size_t keeper_status_len;
     uint64_t keeper_status_ms; /* when it was set, by the loop */

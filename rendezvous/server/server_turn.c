@@ -251,6 +251,7 @@ void ddpi_server_settle(struct ddpi_server *server)
         call_once(&server->drained);
     if (server->idle.call != NULL && is_idle(server))
         call_once(&server->idle);
+    ddpi_server_look_for_end(server);
 }
 
 /* ---- after the input of a turn ---- */

@@ -233,21 +233,29 @@ class Seen(KeeperCase):
         self.end(*keepers)
 
 
-@needs_tls
-class Jobs(KeeperCase):
-    lease = '2s'
+class JobCase(KeeperCase):
+    script = 'echo "rank $RANK of $WORLD_SIZE"; exec sleep 100000'
 
     def agent(self, number):
         return self.start('--nnodes=2:3', '--nproc-per-node=1', '--max-restarts=5', '--rdzv-id=job', '--settle=60s',
                           f'--rdzv-endpoint={self.list}', f'--local-addr=127.0.0.{number + 1}', f'--node-rank={number}',
                           f'--event-log={self.folder}/events{number}', f'--metrics-textfile={self.folder}/metrics{number}',
-                          'sh', '-c', 'echo "rank $RANK of $WORLD_SIZE"; exec sleep 100000')
+                          'sh', '-c', self.script)
 
-    def test_a_job_outlives_the_machine_of_its_leader(self):
-        keepers = self.three()
+    def agents(self):
         agents = [self.agent(i) for i in range(3)]
         for agent in agents:
             agent.read_until(' of 3')
+        return agents
+
+
+@needs_tls
+class Jobs(JobCase):
+    lease = '2s'
+
+    def test_a_job_outlives_the_machine_of_its_leader(self):
+        keepers = self.three()
+        agents = self.agents()
         leader = self.leader_of(keepers)
         which = keepers.index(leader)
         agents[which].signal(signal.SIGKILL)
@@ -279,6 +287,90 @@ class Jobs(KeeperCase):
         metrics = (self.folder / f'metrics{number}').read_text()
         self.assertRegex(metrics, r'\nddprun_store_members [23]\n')
         self.assertIn(f'\nddprun_store_leader{{endpoint="{lost}"}} 0\n', metrics)
+
+
+@needs_tls
+class Ends(JobCase):
+    """A store that is for one job ends with it."""
+    words = ['--cluster-job=job']
+
+    def setUp(self):
+        super().setUp()
+        self.go = self.folder / 'go'
+        self.script = f'echo "rank $RANK of $WORLD_SIZE"; until [ -e {self.go} ]; do sleep 0.1; done'
+
+    def finish(self, agents):
+        """All agents end well."""
+        self.go.touch()
+        for agent in agents:
+            self.assertEqual(agent.wait(), 0, agent.err)
+        self.go.unlink()
+
+    def assert_ended(self, *keepers):
+        for job in keepers:
+            self.assertEqual(job.wait(), 0, job.err)
+            self.assertIn('the job job is over: this keeper ends', job.err)
+            self.assertNotIn('given up', job.err)
+
+    def test_all_end_with_the_job(self):
+        """Also one that was given no job, a witness; and the next job begins where they were."""
+        for second in (self.words, []):
+            keepers = [self.keeper(0, *self.words), self.keeper(1, *second), self.keeper(2, *self.words)]
+            parts = [pid for job in keepers for pid in (self.etcd_of(job), *self.parts(job)) if pid]
+            self.finish(self.agents())
+            self.assert_ended(*keepers)
+            self.assertEqual([pid for pid in parts if name_of(pid)], [])
+            self.assertEqual(list(self.tmp.iterdir()), [])
+
+    def test_a_job_whose_nodes_were_lost_is_not_over(self):
+        keepers = self.three(*self.words)
+        for job in self.agents():
+            os.kill(job.agent(), signal.SIGKILL) # it does not leave in order
+            job.wait_gone()
+        self.finish(self.agents()) # they come back, and the job has a result
+        self.assert_ended(*keepers)
+
+    def test_a_store_that_restarts_knows_the_job(self):
+        keepers = self.three(*self.words)
+        agents = self.agents()
+        self.kill(keepers[0])
+        os.kill(self.parts(self.leader_of(keepers[1:]))[1], signal.SIGKILL)
+        self.finish(agents)
+        self.assert_ended(*keepers[1:])
+        for folder in self.tmp.glob('ddprund-keeper-*'): # of the one that was killed
+            shutil.rmtree(folder)
+
+    def test_who_is_stopped_through_the_end_is_left(self):
+        keepers = self.three(*self.words)
+        agents = self.agents()
+        leader = self.leader_of(keepers)
+        stopped = next(job for job in keepers if job is not leader)
+        stopped.signal(signal.SIGSTOP)
+        self.finish(agents)
+        self.assert_ended(*[job for job in keepers if job is not stopped])
+        stopped.signal(signal.SIGCONT)
+        self.end(stopped)
+
+    def test_a_job_that_comes_at_the_end_waits(self):
+        """Its keepers found another store as soon as the old ones are gone."""
+        keepers = self.three(*self.words)
+        self.finish(self.agents())
+        following = []
+        for which, job in enumerate(keepers):
+            self.assert_ended(job)
+            following.append(self.keeper(which, *self.words))
+        self.finish(self.agents())
+        self.assert_ended(*following)
+
+    def test_two_jobs_with_one_list(self):
+        first = self.keeper(0, '--cluster-job=job')
+        first.read_until('listening on')
+        second = self.keeper(1, '--cluster-job=other')
+        self.assertEqual(second.wait(), CONFIG)
+        self.assertIn(self.endpoints[0], second.err)
+        self.assertIn("one of the job 'job', and this one of 'other'", second.err)
+        first.signal(signal.SIGTERM)
+        first.wait()
 
 
 @needs_tls

@@ -75,7 +75,8 @@ START_TEST(a_status_is_read_as_it_was_written)
 {
     const struct ddpi_keeper_status status = {.list = "a:1/2,b:1/2,c:1/2",
                                               .self = 2,
-                                              .phase = KEEPER_MEMBER,
+                                              .job = "j",
+                                              .phase = KEEPER_ENDING,
                                               .life = UINT64_MAX,
                                               .number = 1,
                                               .founders = {1, 2, UINT64_C(1) << 63},
@@ -106,6 +107,9 @@ START_TEST(what_is_no_status)
         {"ffffffffffffffff", "-fffffffffffffff"},
         {"\"leads\":true", "\"leads\":1"},
         {"\"life\"", "\"live\""},
+        {"\"job\":\"\"", "\"job\":7"},
+        {"\"job\":\"\"",
+         "\"job\":\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\""},
     };
     const struct ddpi_keeper_status status = {
         .list = "a", .self = 2, .life = UINT64_MAX, .leads = true};
@@ -134,7 +138,7 @@ static void lead(struct ddpi_cluster *cluster, struct ddpi_cluster_list *list, c
 {
     *cluster = (struct ddpi_cluster){.quiet_ms = 1};
     ck_assert_int_eq(ddpi_cluster_list_parse(text, 29400, 0, list, &why), DDP_OK);
-    ddpi_cluster_begin(cluster, list, self, 100 + self, 1, 0);
+    ddpi_cluster_begin(cluster, list, self, "", 100 + self, 1, 0);
     cluster->own.number = 7;
     cluster->own.phase = KEEPER_MEMBER;
     ddpi_cluster_led(cluster, true, true, true, LED_MS);
@@ -260,6 +264,7 @@ struct etcd {
     uint64_t member[MACHINES]; /* 0: none */
     uint64_t log[MACHINES];    /* entries */
     uint64_t acknowledged;
+    bool over; /* it says that its job is over, and nothing changes any more */
 };
 
 static struct {
@@ -273,6 +278,7 @@ static struct {
         uint64_t replaced_ms; /* when that ends */
         uint64_t paused_ms;   /* its keeper does nothing until then, but its etcd goes on */
         bool had_quorum;      /* in this life */
+        bool ended;           /* well, after the job */
         struct ddpi_keeper_status told; /* to its ddprund ... */
         uint64_t told_ms;               /* ... then */
     } at[MACHINES];
@@ -285,6 +291,7 @@ static struct {
     struct etcd etcds[CLUSTERS];
     unsigned etcd_count;
     unsigned leader; /* the machine whose store leads; MACHINES: none */
+    bool requeues;   /* where a keeper has ended, that of the next job comes at once */
 } world;
 
 static uint64_t next_random(void)
@@ -310,8 +317,9 @@ static void be_born(unsigned i)
     world.at[i].alive = true;
     world.at[i].etcd = NULL;
     world.at[i].replaced_ms = world.at[i].paused_ms = 0;
-    world.at[i].had_quorum = false;
-    ddpi_cluster_begin(&world.at[i].cluster, &world.list, i, next_random(), QUIET_MS, world.now_ms);
+    world.at[i].had_quorum = world.at[i].ended = false;
+    ddpi_cluster_begin(&world.at[i].cluster, &world.list, i, "j", next_random(), QUIET_MS,
+                       world.now_ms);
 }
 
 static void kill_machine(unsigned i)
@@ -413,8 +421,12 @@ static void run_etcd(void)
             &world.at[i].cluster, world.at[i].had_quorum, i == world.leader && may_lead[i],
             may_lead[i] && world.leader < MACHINES && reach(i, world.leader), world.now_ms);
     }
-    if (world.leader < MACHINES)
+    if (world.leader == MACHINES)
+        return;
+    if (!world.at[world.leader].etcd->over)
         write_entry(world.at[world.leader].etcd, world.leader);
+    else if (!is_paused(world.leader) && below(2) == 0)
+        ddpi_cluster_over(&world.at[world.leader].cluster, world.now_ms);
 }
 
 /* Its ddprund answers for a keeper that is paused, for a second. */
@@ -493,6 +505,15 @@ static void end_replacing(unsigned i)
     ddpi_cluster_replaced(&world.at[i].cluster, step, done, world.now_ms);
 }
 
+static void end_well(unsigned i)
+{
+    ck_assert_msg(world.at[i].etcd->over, "a keeper ends before the job");
+    kill_machine(i);
+    world.at[i].ended = true;
+    if (world.requeues)
+        be_born(i);
+}
+
 static void act(unsigned i)
 {
     struct ddpi_cluster_step step =
@@ -510,7 +531,12 @@ static void act(unsigned i)
     case CLUSTER_WIPE:
         be_born(i);
         break;
+    case CLUSTER_END:
+        end_well(i);
+        return;
     }
+    ck_assert_msg(world.at[i].cluster.own.phase != KEEPER_ENDING || world.at[i].etcd->over,
+                  "a keeper ends before the job");
     /* etcd ends with 0 when its member was removed. */
     const struct etcd *etcd = world.at[i].etcd;
     if (etcd != NULL && etcd->member[i] != world.at[i].cluster.own.life)
@@ -638,6 +664,115 @@ START_TEST(who_was_left_behind_begins_again)
 }
 END_TEST
 
+/* ---- the end of the job ---- */
+
+/* All three have a cluster whose leader knows that the job is over. */
+static void end_job(uint64_t seed)
+{
+    begin_world(seed);
+    for (unsigned i = 0; i < MACHINES; i++)
+        be_born(i);
+    ck_assert_uint_ne(run_until_whole(5000), 0);
+    run_for(5000);
+    world.etcds[0].over = true;
+}
+
+static unsigned ended(void)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < MACHINES; i++)
+        count += world.at[i].ended;
+    return count;
+}
+
+/* A machine whose store does not lead. */
+static unsigned follower(void)
+{
+    while (world.leader == MACHINES)
+        tick();
+    return (world.leader + 1) % MACHINES;
+}
+
+START_TEST(all_hear_the_end)
+{
+    for (uint64_t seed = 1; seed < 200; seed++) {
+        end_job(seed);
+        run_for(2000);
+        ck_assert_msg(ended() == MACHINES, "seed %u", (unsigned)seed);
+    }
+}
+END_TEST
+
+START_TEST(a_leader_that_dies_with_the_end_has_a_successor)
+{
+    for (uint64_t seed = 1; seed < 200; seed++) {
+        end_job(seed);
+        unsigned first = MACHINES;
+        while (first == MACHINES) {
+            tick();
+            for (unsigned i = 0; i < MACHINES; i++)
+                if (world.at[i].cluster.own.phase == KEEPER_ENDING)
+                    first = i;
+        }
+        kill_machine(first); /* nobody has heard of it */
+        run_for(5000);
+        ck_assert_msg(ended() == MACHINES - 1, "seed %u", (unsigned)seed);
+    }
+}
+END_TEST
+
+/* Who has not heard of the end cannot know that it was one: its machines may be back soon. It ends
+ * for the sake of its agent, or becomes a member of what the next job founds. */
+static void be_left_behind(unsigned who)
+{
+    run_for(3000);
+    ck_assert_uint_eq(ended(), MACHINES - 1);
+    memset(world.cut, 0, sizeof world.cut);
+    world.at[who].paused_ms = 0;
+    run_for(60000);
+    ck_assert_int_eq(world.at[who].cluster.own.phase, KEEPER_MEMBER);
+    for (unsigned i = 0; i < MACHINES; i++)
+        if (i != who)
+            be_born(i);
+    ck_assert_uint_ne(run_until_whole(30000), 0);
+    ck_assert_uint_eq(world.etcd_count, 2);
+}
+
+START_TEST(who_is_cut_off_from_the_end_is_left_behind)
+{
+    end_job(6);
+    unsigned who = follower();
+    for (unsigned i = 0; i < MACHINES; i++)
+        world.cut[who][i] = world.cut[i][who] = true;
+    be_left_behind(who);
+}
+END_TEST
+
+START_TEST(who_is_stopped_through_the_end_is_left_behind)
+{
+    end_job(7);
+    unsigned who = follower();
+    world.at[who].paused_ms = UINT64_MAX;
+    be_left_behind(who);
+}
+END_TEST
+
+START_TEST(the_next_job_waits_for_the_end)
+{
+    for (uint64_t seed = 1; seed < 200; seed++) {
+        end_job(seed);
+        world.requeues = true;
+        run_for(1500);
+        ck_assert_msg(run_until_whole(20000) != world.etcds[0].number, "seed %u", (unsigned)seed);
+        ck_assert_uint_ne(whole(), 0);
+        ck_assert_uint_eq(world.etcd_count, 2);
+        ck_assert_uint_eq(ended(), 0); /* none of the next ones */
+    }
+}
+END_TEST
+
+/* ---- any order ---- */
+
 static void cut_at_random(void)
 {
     unsigned a = (unsigned)below(MACHINES), b = (unsigned)below(MACHINES);
@@ -645,16 +780,20 @@ static void cut_at_random(void)
         world.cut[a][b] = world.cut[b][a] = below(3) > 0;
 }
 
-/* Machines die, come back and lose each other, without any order. At the end all are well. */
+/* Machines die, come back and lose each other, and jobs end, without any order. At the end all are
+ * well. */
 static void have_any_order(int seed)
 {
     begin_world((uint64_t)seed + 100);
+    world.requeues = true;
     for (unsigned i = 0; i < MACHINES; i++)
         if (below(4) > 0)
             be_born(i);
     for (unsigned events = 0; events < 60; events++) {
         unsigned i = (unsigned)below(MACHINES);
-        if (below(3) == 0)
+        if (below(12) == 0 && world.leader < MACHINES)
+            world.at[world.leader].etcd->over = true;
+        else if (below(3) == 0)
             cut_at_random();
         else if (below(4) == 0)
             world.at[i].paused_ms = world.now_ms + below(20000);
@@ -775,7 +914,10 @@ Suite *test_suite(void)
     TCase *model = tcase_create("model");
     ADD_TESTS(model, three_empty_keepers_found_a_cluster_at_once, one_keeper_alone_founds_none,
               two_keepers_wait_then_found_and_take_the_third_in,
-              a_machine_that_comes_back_empty_is_another_member, who_was_left_behind_begins_again);
+              a_machine_that_comes_back_empty_is_another_member, who_was_left_behind_begins_again,
+              all_hear_the_end, a_leader_that_dies_with_the_end_has_a_successor,
+              who_is_cut_off_from_the_end_is_left_behind,
+              who_is_stopped_through_the_end_is_left_behind, the_next_job_waits_for_the_end);
     tcase_add_loop_test(model, no_order_of_events_founds_two_or_loses_an_entry, 0, 20);
     tcase_add_loop_test(model, one_fault_at_a_time_loses_nothing, 0, 20);
     tcase_add_loop_test(model, what_it_says_that_it_survives_it_survives, 0, 20);

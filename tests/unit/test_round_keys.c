@@ -15,7 +15,7 @@
 static struct ddpi_round_keys *keys;
 static struct ddp_error why;
 static uint64_t epoch;
-static unsigned begins, resumes, changes, troubles, overs;
+static unsigned begins, resumes, changes, troubles, overs, closes;
 static bool store_is_master, begin_fails;
 static uint32_t quarantine; /* of the terms */
 static const char *own_job; /* of the members */
@@ -68,11 +68,12 @@ static void on_trouble(void *ctx, const char *job, const char *what)
     troubles++;
 }
 
-static void on_over(void *ctx, const char *job)
+static void on_over(void *ctx, const char *job, bool closed)
 {
     (void)ctx;
     ck_assert_str_eq(job, own_job);
     overs++;
+    closes += closed;
 }
 
 static void note(void *ctx, const struct ddpi_mutation *mutation)
@@ -100,7 +101,7 @@ static void make_keys(void)
 static void setup(void)
 {
     kv_setup();
-    epoch = begins = resumes = changes = troubles = overs = 0;
+    epoch = begins = resumes = changes = troubles = overs = closes = 0;
     begin_fails = named_only = false;
     quarantine = 0;
     own_job = "j";
@@ -255,6 +256,7 @@ START_TEST(a_job_from_its_first_member_to_its_last)
     ck_assert_uint_eq(ddpi_kv_delete_prefix(kv, bytes("round/")), 0);
     ddpi_round_keys_count(keys, &jobs, &members);
     ck_assert(jobs == 0 && members == 0 && overs == 1);
+    ck_assert_uint_eq(closes, 0); /* they were lost */
     ck_assert_uint_eq(ddpi_round_keys_deadline(keys), UINT64_MAX);
     form(); /* under the same name, but not the same number */
 }
@@ -378,7 +380,7 @@ START_TEST(the_next_job_of_a_name_is_not_stopped)
     drop("round/j/member/2");
     drop("round/j/member/10");
     act();
-    ck_assert_uint_eq(overs, 1);
+    ck_assert(overs == 1 && closes == 1);
     form();
     ck_assert_int_eq(seat_of(2).order, DDP_ROUND_RUN);
 }
