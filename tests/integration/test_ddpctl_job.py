@@ -22,7 +22,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import wait_until
-from ddprund_run import DDPCTL, DENIED, TIMEOUT, UNREACHABLE, USAGE, DdprundCase
+from ddprund_run import DDPCTL, DENIED, TIMEOUT, UNREACHABLE, USAGE, DdprundCase, kept
 from nodes import free_port
 
 FAILED = 1
@@ -152,6 +152,18 @@ class Status(JobCase):
         self.assertEqual(self.json(), {'schema': 1, 'jobs': []})
         self.fails(FAILED, "no job 'train'", 'status', 'train')
         self.fails(FAILED, "no job '../x'", 'status', '../x')
+
+    def test_a_store_on_three_machines(self):
+        for text in ('', '{}', kept(3, 'member', 'member', 'member'), kept(0, 'member', 'member', '\x1b[2J')):
+            self.done(self.store, 'set', 'store/keepers', text)
+            self.assertEqual(self.text(), 'no jobs\n')
+        self.done(self.store, 'set', 'store/keepers', kept(1, 'missing', 'member', 'joining'))
+        self.assertEqual(self.text(), 'no jobs\n\nstore led by n1:29400\n'
+                                      '  members     n1:29400 (n0:29400 is missing, n2:29400 is joining)\n'
+                                      '  survives    no other loss until n0 and n2 are back\n')
+        store = self.json()['store']
+        self.assertEqual((store['leader'], [machine['state'] for machine in store['machines']], store['survives']),
+                         ('n1:29400', ['missing', 'member', 'joining'], 'no other loss until n0 and n2 are back'))
 
     def test_what_waits(self):
         self.node('a', nnodes='2:3')

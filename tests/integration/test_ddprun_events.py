@@ -11,7 +11,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import wait_until
-from ddprund_run import DdprundCase
+from ddprund_run import DdprundCase, kept
 
 START = ['rendezvous_started', 'rendezvous_completed', 'worker_start_started',
          'worker_start_completed']
@@ -152,6 +152,24 @@ class Events(DdprundCase):
         nodes[1].signal(signal.SIGTERM)
         nodes[1].wait()
         self.assertEqual(names(events(self.folder / 'b'))[-1], 'job_ended')
+        self.end_store()
+
+    def test_a_store_on_three_machines(self):
+        endpoint = self.serve().endpoints[0]
+        self.done(endpoint, 'set', 'store/keepers', kept(0, 'member', 'member', 'member'))
+        node = self.node('a', f'{endpoint},127.0.0.1:1', 'sh', '-c', 'echo runs; sleep 60', nnodes='1')
+        node.read_until('runs')
+        for state, life in (('missing', 1), ('joining', 2), ('member', 2)):
+            self.done(endpoint, 'set', 'store/keepers', kept(1, state, 'member', 'member', life=life))
+        node.read_until('n0:29400 is a new member, as it had lost its data: the store survives any one of n0, n1, n2')
+        self.assertIn('ddprun: n1:29400 leads the store instead of n0:29400\n', node.err)
+        self.assertIn('ddprun: n0:29400 is missing: the store survives no other loss until n0 is back\n', node.err)
+        node.signal(signal.SIGTERM)
+        node.wait()
+        lines = [line for line in events(self.folder / 'a') if 'endpoint' in line]
+        self.assertEqual([(line['event'], line['endpoint']) for line in lines],
+                         [('store_leader_changed', 'n1:29400'), ('member_lost', 'n0:29400'),
+                          ('member_replaced', 'n0:29400')])
         self.end_store()
 
     def end_store(self):

@@ -44,6 +44,12 @@ def connect(endpoint):
     return socket.create_connection((host.strip('[]'), int(port)))
 
 
+def kept(leader, *states, life=1):
+    """The key store/keepers of a store on the machines n0, n1 and n2, which are in these states; @life is n0's."""
+    machines = [{'endpoint': f'n{i}:29400', 'state': state, 'life': 9 if i else life} for i, state in enumerate(states)]
+    return json.dumps({'leader': f'n{leader}:29400', 'machines': machines})
+
+
 class DdprundCase(DdprunCase):
     """A case with services, and clients of them, in a home directory of their own."""
 
