@@ -11,6 +11,7 @@
 #include "keeper_look.h"
 #include "keeper_peers.h"
 #include "keeper_replace.h"
+#include "keeper_rival.h"
 #include "keeper_server.h"
 #include "mem.h"
 #include "memory_file.h"
@@ -52,6 +53,7 @@ struct keeper {
     struct ddpi_cluster cluster;
     struct keeper_folder folder;
     int token_fd;
+    int address_fd; /* other keepers of this machine wait for it */
     struct keeper_peers *peers;
     uv_timer_t tick;
     uv_signal_t signals[3];
@@ -274,6 +276,7 @@ static void take_step(struct keeper *keeper)
     case CLUSTER_END:
         ddpi_log(keeper->log, DDPI_LOG_INFO, "the job %s is over: this keeper ends",
                  ddpi_cluster_job(&keeper->cluster));
+        keeper_rival_tell_over(keeper->address_fd);
         stop(keeper, OVER);
     }
 }
@@ -483,28 +486,42 @@ static void set_server(struct keeper *keeper)
 
 static ddp_status open_peers(struct keeper *keeper, struct ddp_error *err)
 {
-    const struct keeper_peers_options peers = {.list = &keeper->list,
-                                               .self = keeper->self.number,
-                                               .token_fd = keeper->token_fd,
-                                               .tls = keeper->options->tls,
-                                               .log = keeper->log,
-                                               .ctx = keeper,
-                                               .heard = on_heard};
+    struct keeper_peers_options peers = {.list = &keeper->list,
+                                         .token_fd = keeper->token_fd,
+                                         .tls = keeper->options->tls,
+                                         .log = keeper->log,
+                                         .ctx = keeper,
+                                         .heard = on_heard};
+    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++)
+        peers.asks[i] = i != keeper->self.number;
     return keeper_peers_open(keeper->loop, &peers, &keeper->peers, err);
 }
 
-/* DDP_E_NOT_FOUND: this machine is not listed. */
-static ddp_status find_self(struct keeper *keeper, struct ddp_error *err)
+/* DDP_E_NOT_FOUND: this machine is not listed. DDP_E_CLOSED: another keeper was here, until the end
+ * of the job. */
+static ddp_status take_place(struct keeper *keeper, struct ddp_error *err)
 {
     const struct keeper_options *options = keeper->options;
-    const struct keeper_self_question question = {.list = &keeper->list,
-                                                  .text = options->list,
-                                                  .advertise = options->advertise,
-                                                  .option = self_option(keeper),
-                                                  .log = keeper->log};
+    const struct keeper_self_question self = {.list = &keeper->list,
+                                              .text = options->list,
+                                              .advertise = options->advertise,
+                                              .option = self_option(keeper),
+                                              .log = keeper->log};
+    struct keeper_rival_question rival = {.list = &keeper->list,
+                                          .self = &keeper->self,
+                                          .job = options->job,
+                                          .tls = options->tls,
+                                          .log = keeper->log};
     ddp_status status = ddpi_cluster_list_parse(options->list, options->port, options->peer_port,
                                                 &keeper->list, err);
-    return status == DDP_OK ? keeper_self_find(&question, &keeper->self, err) : status;
+    if (status == DDP_OK)
+        status = keeper_self_find(&self, &keeper->self, err);
+    if (status == DDP_OK)
+        status = keep_token(keeper, err);
+    rival.token_fd = keeper->token_fd;
+    if (status == DDP_OK)
+        status = keeper_rival_await(keeper->loop, &rival, &keeper->address_fd, err);
+    return status == DDP_OK ? keeper_self_await_ports(&keeper->self, &keeper->list, err) : status;
 }
 
 /* All else that can be wrong before a process starts. */
@@ -512,8 +529,6 @@ static ddp_status prepare(struct keeper *keeper, struct ddp_error *err)
 {
     const struct keeper_options *options = keeper->options;
     ddp_status status = keeper_etcd_find(&keeper->program, err);
-    if (status == DDP_OK)
-        status = keep_token(keeper, err);
     if (status == DDP_OK)
         status = keeper_folder_make(options->cluster_dir, &keeper->folder, err);
     if (status != DDP_OK)
@@ -556,12 +571,12 @@ int keeper_run(uv_loop_t *loop, const struct keeper_options *options)
     keeper->options = options;
     keeper->log = options->log;
     keeper->loop = loop;
-    keeper->token_fd = keeper->folder.lock = -1;
+    keeper->token_fd = keeper->address_fd = keeper->folder.lock = -1;
     signal(SIGCHLD, SIG_DFL); /* ignored, as it may be inherited, it would leave no exit codes */
     keeper->etcd.ended = on_etcd_ended;
     keeper->etcd.ctx = keeper;
-    ddp_status status = find_self(keeper, &err);
-    bool needed = options->job == NULL || status != DDP_E_NOT_FOUND;
+    ddp_status status = take_place(keeper, &err);
+    bool needed = status != DDP_E_CLOSED && (options->job == NULL || status != DDP_E_NOT_FOUND);
     if (status == DDP_OK)
         status = prepare(keeper, &err);
     if (status == DDP_OK) {
@@ -576,6 +591,8 @@ int keeper_run(uv_loop_t *loop, const struct keeper_options *options)
     keeper_folder_remove(&keeper->folder);
     if (keeper->token_fd >= 0)
         close(keeper->token_fd);
+    if (keeper->address_fd >= 0)
+        close(keeper->address_fd);
     int code = keeper->code;
     ddpi_free(keeper);
     return code;

@@ -1,5 +1,5 @@
 /*
- * keeper_peers.c - see keeper_peers.h. Owns a client of each of the two other stores.
+ * keeper_peers.c - see keeper_peers.h. Owns a client of each store that is asked.
  */
 #include "keeper_peers.h"
 
@@ -16,7 +16,7 @@ struct peer {
     struct keeper_peers *peers;
     unsigned number;
     char endpoint[DDPI_CLUSTER_ENDPOINT];
-    ddp_store_uv *store; /* NULL: this machine */
+    ddp_store_uv *store; /* NULL: it is not asked */
     bool asked;
     uint64_t asked_ms;
     uint64_t complained_ms; /* 0: not yet */
@@ -84,7 +84,7 @@ static ddp_status open_peer(struct peer *peer, struct ddp_error *err)
                                             .role = DDPI_STORE_KEEPER,
                                             .flags = options->tls ? DDP_STORE_TLS : 0};
     ddpi_endpoint_text(&options->list->at[peer->number], peer->endpoint, sizeof peer->endpoint);
-    if (peer->number == options->self)
+    if (!options->asks[peer->number])
         return DDP_OK;
     ddp_status status = ddp_store_uv_open(peer->peers->loop, &store, NULL, &peer->store, err);
     if (status == DDP_OK)

@@ -1,5 +1,5 @@
 /*
- * keeper_peers.h - asks the other keepers of the list how they are, over the native protocol: each
+ * keeper_peers.h - asks other keepers of the list how they are, over the native protocol: each
  * side proves the token, and what is said is sealed.
  */
 #ifndef CMD_KEEPER_PEERS_H
@@ -15,8 +15,8 @@ struct keeper_peers;
 
 struct keeper_peers_options {
     const struct ddpi_cluster_list *list;
-    unsigned self;
-    int token_fd; /* read at once */
+    bool asks[DDPI_CLUSTER_SIZE]; /* which machines are asked */
+    int token_fd;                 /* read at once */
     bool tls;
     const struct ddpi_log *log;
     void *ctx;

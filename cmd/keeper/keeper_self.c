@@ -181,10 +181,16 @@ ddp_status keeper_self_find(const struct keeper_self_question *question, struct 
                               "/etc/hosts, or list the machine's address in digits",
                               name, own->host);
     snprintf(ret->peer_host, sizeof ret->peer_host, "%s", own->host);
-    status = await_port(own->host, list->at[ret->number].port, "the store",
-                        "end the program that has it, or list another port", err);
+    return DDP_OK;
+}
+
+ddp_status keeper_self_await_ports(const struct keeper_self *self,
+                                   const struct ddpi_cluster_list *list, struct ddp_error *err)
+{
+    ddp_status status = await_port(self->peer_host, list->at[self->number].port, "the store",
+                                   "end the program that has it, or list another port", err);
     if (status != DDP_OK)
         return status;
-    return await_port(own->host, list->peer_port[ret->number], "etcd",
+    return await_port(self->peer_host, list->peer_port[self->number], "etcd",
                       "give all three machines another one with --peer-port", err);
 }

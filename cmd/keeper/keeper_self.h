@@ -26,10 +26,14 @@ struct keeper_self {
  * machine's and a name, which could be, has no address yet.
  *
  * DDP_E_NOT_FOUND: none is this machine's. DDP_E_INVALID: several are, or one that could be has no
- * address, or a loopback address here, at which the others cannot reach it; or another program has
- * its ports, for 3 s.
+ * address, or a loopback address here, at which the others cannot reach it.
  */
 DDP_MUST_CHECK ddp_status keeper_self_find(const struct keeper_self_question *question,
                                            struct keeper_self *ret, struct ddp_error *err);
+
+/* See whether its ports are free; another program that has one may take 3 s to end. */
+DDP_MUST_CHECK ddp_status keeper_self_await_ports(const struct keeper_self *self,
+                                                  const struct ddpi_cluster_list *list,
+                                                  struct ddp_error *err);
 
 #endif

@@ -142,8 +142,7 @@ static struct ddpi_cluster_step step_empty(struct ddpi_cluster *cluster, uint64_
         const struct ddpi_keeper_status *other = heard_of(cluster, i, now_ms);
         if (other == NULL)
             continue;
-        if (other->phase == KEEPER_MEMBER && other->leads &&
-            other->admitted[own->self] == own->life)
+        if (other->leads && other->admitted[own->self] == own->life)
             return start(cluster, other->number, KEEPER_MEMBER, now_ms);
         if (other->knows_leader)
             cluster->led_ms = now_ms;

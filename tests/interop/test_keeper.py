@@ -362,6 +362,43 @@ class Ends(JobCase):
         self.finish(self.agents())
         self.assert_ended(*following)
 
+    def test_a_second_keeper_of_a_machine_waits(self):
+        keepers = self.three(*self.words)
+        second = [self.keeper(0, *self.words) for _ in range(2)]
+        for job in second:
+            job.read_until('another keeper of this machine is at work')
+        agents = self.agents()
+        self.kill(keepers[0])
+        wait_until(lambda: [job for job in second if job.collect(0) or 'joining the cluster' in job.err],
+                   'that one of them takes its place')
+        taken = next(job for job in second if 'joining the cluster' in job.err)
+        taken.read_until('connected to the leader')
+        other = next(job for job in second if job is not taken)
+        self.finish(agents)
+        self.assert_ended(taken, *keepers[1:])
+        self.assertEqual(other.wait(), 0)
+        self.assertNotIn('listening on', other.out)
+        self.assertEqual(list(self.tmp.iterdir()), [])
+
+    def test_a_signal_ends_the_wait(self):
+        first = self.keeper(0, *self.words)
+        first.read_until('listening on')
+        second = self.keeper(0, *self.words)
+        second.read_until('another keeper of this machine is at work')
+        second.signal(signal.SIGHUP)
+        self.end(second, first)
+
+    def test_a_second_keeper_of_another_job(self):
+        first = self.keeper(0, *self.words)
+        first.read_until('listening on')
+        second = self.keeper(0, '--cluster-job=other')
+        self.assertEqual(second.wait(), CONFIG)
+        self.assertIn("is that of a keeper of the job 'job'", second.err)
+        third = self.keeper(0) # a service of its own does not wait
+        self.assertEqual(third.wait(), CONFIG)
+        self.assertIn('one is enough', third.err)
+        self.end(first)
+
     def test_two_jobs_with_one_list(self):
         first = self.keeper(0, '--cluster-job=job')
         first.read_until('listening on')
