@@ -254,10 +254,13 @@ static const struct option table[] = {
      "store, such as node1:29400 (the default port). Several addresses: ddprund with one etcd. One "
      "node: loopback address of the store; with static, MASTER_ADDR and MASTER_PORT",
      parse_endpoints, FIELD(rdzv_endpoints), 0, 0},
+    {"replicate", 0, NULL, "DDPRUN_REPLICATE", NULL, MEETING,
+     "keep the store on three nodes, of which any may die; needs etcd", option_switch,
+     FIELD(replicate), 0, 0},
     {"rdzv-conf", 0, "LIST", "PET_RDZV_CONF", NULL, MEETING,
      "torchrun's settings as KEY=VALUE,...: join_timeout or timeout (like --join-timeout), "
      "last_call_timeout (like --settle), keep_alive_interval times keep_alive_max_attempt (like "
-     "--lease), all in seconds; is_host (whether this node hosts the store); others are ignored",
+     "--lease), in seconds; is_host (this node has the store); others: ignored",
      parse_conf, FIELD(conf), 0, 0},
     {"settle", 0, "DURATION", NULL, "1s", MEETING,
      "at the first start, wait this long for more nodes once MIN are there; start at once when MAX "
@@ -567,7 +570,8 @@ void ddprun_options_take_scheduler(struct ddprun_options *options, const struct 
 void ddprun_options_complete_times(struct ddprun_options *options)
 {
     settle_on(&options->settle_ms, options->conf.settle_ms, 1000);
-    settle_on(&options->lease_ms, options->conf.lease_ms, 3000);
+    settle_on(&options->lease_ms, options->conf.lease_ms,
+              options->replicate ? DDPRUN_REPLICATE_LEASE_MS : 3000);
     settle_on(&options->join_timeout_ms, options->conf.join_timeout_ms, 600000);
 }
 

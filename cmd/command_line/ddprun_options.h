@@ -25,6 +25,10 @@ enum ddprun_legacy { DDPRUN_NO_LOCAL_RANK, DDPRUN_LOCAL_RANK, DDPRUN_LOCAL_DASH 
 /* By which protocol MPI programs are served; in the order of the words of --mpi. */
 enum ddprun_mpi { DDPRUN_MPI_AUTO, DDPRUN_MPI_PMI, DDPRUN_MPI_PMIX };
 
+/* The lease of a node with --replicate, and the least that it may be: by then another machine has
+ * the store of one that has died, so that its death alone ends no generation. */
+enum { DDPRUN_REPLICATE_LEASE_MS = 5000 };
+
 /* Variables for other hosts: NAME or NAME=VALUE, one for each time that the option is given. */
 enum { DDPRUN_EXPORTS_MAX = 256 };
 struct ddprun_exports {
@@ -69,6 +73,7 @@ struct ddprun_options {
     uint32_t crash_loop;
     uint32_t quarantine;
     const char *node_check; /* command for the shell; NULL or "": none */
+    bool replicate;
     uint64_t settle_ms;
     uint64_t lease_ms;
     uint64_t join_timeout_ms;

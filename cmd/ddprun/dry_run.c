@@ -117,7 +117,8 @@ static void print_nodes(const struct plan *plan, const struct ddprun_options *op
         print_row("nodes", "%u to %u; this one would be %u", terms->min_nodes, terms->max_nodes,
                   options->node_rank);
     print_row("store", "%s%s", plan->store,
-              plan->multi.is_host > 0    ? ", in this process"
+              plan->replicate.count > 0  ? ", kept by three machines"
+              : plan->multi.is_host > 0  ? ", in this process"
               : plan->multi.is_host == 0 ? ", in another process"
                                          : ", in this process if the address is its machine's");
     if (scheduled->scheduler != NULL)

@@ -157,9 +157,10 @@ static int decide(struct plan *plan, struct ddprun_options *options, char **argv
 static int split_off(struct plan *plan, const struct ddprun_options *options,
                      struct guard_agent *ret_split, struct ddp_error *err)
 {
-    const struct guard_duties duties = {forget, clean_up, plan, &plan->cgroup, NULL};
+    struct guard_duties duties = {forget, clean_up, plan, &plan->cgroup, NULL};
     bool announce_logs = false;
-    if (plan_files(plan, err) != DDP_OK || plan_events(plan, options, err) != DDP_OK)
+    if (plan_files(plan, err) != DDP_OK || plan_events(plan, options, err) != DDP_OK ||
+        replicate_open(&plan->replicate, &duties.sidecar, err) != DDP_OK)
         return EXIT_CONFIG;
     ddp_status status = plan_metrics(plan, options, err);
     if (status != DDP_OK)
@@ -212,10 +213,13 @@ static int run_job(struct ddprun_options *options, struct leash *leash, char **a
  * one. */
 static int run_on_hosts(struct ddprun_options *options, char **argv, char **operands)
 {
+    struct ddp_error err;
     size_t words = (size_t)(operands - argv) - 1;
     if (words > 0 && strcmp(argv[words], "--") == 0)
         words--;
     ddprun_options_complete_times(options);
+    if (replicate_check(options, &err) != DDP_OK)
+        return ddprun_fail(EXIT_USAGE, &err);
     return launch_hosts(options, argv + 1, words, operands);
 }
 

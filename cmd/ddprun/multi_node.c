@@ -380,6 +380,13 @@ static void tell_lost(struct multi_node *node, const char *why)
                        node->config->endpoint.port, node->busy_host);
 }
 
+/* The keepers of the store, which start with this agent, need a moment. */
+static bool is_early(const struct multi_node *node)
+{
+    return node->config->is_replicated && !node->reached &&
+           uv_is_active((const uv_handle_t *)&node->long_wait);
+}
+
 static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
 {
     struct multi_node *node = ctx;
@@ -391,12 +398,12 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
         on_connected(node);
         return;
     }
-    if (!node->told)
+    if (!node->told && !is_early(node))
         tell_lost(node, why);
     membership_disconnected(node->membership, why);
     if (node->busy_host[0] != '\0')
         uv_timer_start(&node->try_again, on_try_again, TRY_AGAIN_MS, TRY_AGAIN_MS);
-    node->told = true;
+    node->told = !is_early(node);
     node->connected = false;
 }
 

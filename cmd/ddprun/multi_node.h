@@ -25,6 +25,7 @@ struct multi_node_config {
     int is_host;            /* host the store: 1 yes, 0 no, -1 if the address is this machine's */
     const char *store;      /* the endpoints as text, "host:port,..." */
     bool is_loopback;       /* all endpoints are addresses of this machine only */
+    bool is_replicated;     /* keepers start with the agents, and have the store */
     bool is_launched;       /* another ddprun has chosen them, and started this one */
     const char *token_file; /* NULL: do not authenticate */
     bool token_named;       /* authenticate everywhere; else beyond loopback only */

@@ -26,6 +26,9 @@ enum {
     FILES_OF_WORKER = 5,  /* two pipes, pidfd, connection to our store, PMI socket */
 };
 
+/* The job with --replicate, if it is given no name. */
+static const char replicate_job[] = "job";
+
 static bool endpoint_given(const struct ddprun_options *options)
 {
     return options->rdzv_endpoints.count > 0 && !options->standalone;
@@ -308,6 +311,8 @@ static const char *choose_job_name(struct plan *plan, const struct ddprun_option
 {
     if (option_given(options->rdzv_id))
         return options->rdzv_id;
+    if (options->replicate)
+        return replicate_job; /* a ddprund takes no job without a name */
     if (options->max_nodes > 1)
         return DDPI_JOB_UNNAMED;
     host_random_uuid(plan->run_id);
@@ -333,6 +338,7 @@ static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *opt
     multi->endpoint = endpoints.at[0];
     multi->is_loopback = all_loopback(&endpoints);
     multi->is_launched = options->leash;
+    multi->is_replicated = options->replicate;
     bool elsewhere = options->leash || endpoints.count > 1; /* the launcher is, or a ddprund */
     multi->is_host = elsewhere ? 0 : options->conf.is_host;
     multi->store = plan->store;
@@ -342,12 +348,13 @@ static ddp_status plan_multi(struct plan *plan, const struct ddprun_options *opt
     agent->run_id = name;
     agent->store = plan->store;
     agent->store_prefix = plan->store_prefix;
-    /* TCPStore clients of other nodes would need TLS, which they do not have. */
-    plan_multi_master(plan, options, shared_off || options->agent.tls);
+    /* TCPStore clients of other nodes would need TLS, which they do not have; and a store that
+     * moves to another node must not be the master. */
+    plan_multi_master(plan, options, shared_off || options->agent.tls || options->replicate);
     plan->join_timeout_ms = options->join_timeout_ms;
     plan_member(plan, options, options->min_nodes, options->max_nodes,
                 option_given(options->local_addr) ? options->local_addr : "");
-    return DDP_OK;
+    return replicate_plan(&plan->replicate, options, &endpoints, name, err);
 }
 
 /* ---- the plan ---- */
@@ -379,7 +386,7 @@ static ddp_status check_together(const struct plan *plan, const struct ddprun_op
             err, DDP_E_INVALID,
             "--standalone runs one node, but --nnodes (or PET_NNODES) asks for %u; leave one out",
             options->min_nodes);
-    return DDP_OK;
+    return replicate_check(options, err);
 }
 
 ddp_status plan_job(struct plan *plan, const struct ddprun_options *options, char *const *envp,
@@ -487,7 +494,9 @@ ddp_status plan_program(struct plan *plan, const struct ddprun_options *options,
     plan->agent.program = plan->program.path;
     plan->agent.interpreter = plan->program.interprets ? plan->program.path : NULL;
     plan->agent.argv = plan->program.argv;
-    if (status == DDP_OK && plan->several && strcmp(plan->multi.job, DDPI_JOB_UNNAMED) == 0)
+    bool unnamed = plan->several && (strcmp(plan->multi.job, DDPI_JOB_UNNAMED) == 0 ||
+                                     plan->multi.job == replicate_job);
+    if (status == DDP_OK && unnamed)
         program_describe(operands, options->module, plan->says.command, sizeof plan->says.command);
     plan->agent.preload =
         option_given(options->preload) && plan->program.script ? options->preload : NULL;
@@ -566,6 +575,7 @@ void plan_finish(struct plan *plan)
         event_log_close(&plan->event_log);
     watchdog_fifo_remove(&plan->timers);
     logdir_close(&plan->logs);
+    replicate_finish(&plan->replicate);
     program_finish(&plan->program);
     ddpi_free(plan->pmix_server);
     plan->pmix_server = NULL;

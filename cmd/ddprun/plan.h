@@ -15,6 +15,7 @@
 #include "logdir.h"
 #include "metrics_server.h"
 #include "multi_node.h"
+#include "replicate.h"
 #include "watchdog.h"
 #include "worker_keys.h"
 #include "worker_program.h"
@@ -38,6 +39,7 @@ struct plan {
     struct meeting meeting;
     bool several;                   /* nodes; the store is at the endpoint of @multi */
     struct multi_node_config multi; /* token and authentication, also for one node */
+    struct replicate replicate;     /* the keeper beside the agent, if there is to be one */
     struct worker_keys worker_keys;
     struct agent_keys agent_keys;
     uint64_t join_timeout_ms; /* 0: none */

@@ -352,9 +352,23 @@ static void describe_multi(void *ctx, const char *text)
     multi_node_describe(&run->multi, text);
 }
 
+/* The keeper beside this agent goes on until the job is over. If that is now, the keepers end by
+ * themselves, unless they have lost each other: as long as it takes to know that is enough. */
+static void keep_sidecar(const struct run *run)
+{
+    const struct member *member = &run->membership.member;
+    bool ended = member->seat.order == DDP_ROUND_END && !member->seat.spare;
+    bool goes_on = run->multi.reached && (member->says.leaving || member->seat.spare);
+    uint64_t ms = ended     ? member->lease_ms + (uint64_t)REPLICATE_STATE_LEASE_MS
+                  : goes_on ? GUARD_SIDECAR_STAYS
+                            : 0;
+    guard_keep_sidecar(run->membership.agent.config->guard, ms);
+}
+
 static void leave_multi(void *ctx)
 {
     struct run *run = ctx;
+    keep_sidecar(run);
     multi_node_leave(&run->multi);
 }
 

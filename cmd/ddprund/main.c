@@ -515,7 +515,7 @@ static void announce(struct daemon *daemon)
         ddpi_log(&daemon->logfile.log, DDPI_LOG_INFO, "this is the store %s", number);
     if (fflush(stdout) != 0)
         ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN, "standard output cannot be written");
-    if (secrecy_is_root())
+    if (secrecy_is_root() && daemon->options.cluster_job == NULL) /* else ddprun has said it */
         ddpi_log(&daemon->logfile.log, DDPI_LOG_WARN,
                  "this runs as root without need: run it as a user of its own, as the systemd unit "
                  "does");

@@ -369,6 +369,7 @@ static void say_waiting(const struct ddpi_rounds *rounds, char *text)
 static void order_end(struct ddp_round_seat *seat, int32_t exit_code, const char *text)
 {
     seat->order = DDP_ROUND_END;
+    seat->spare = false;
     seat->exit_code = exit_code;
     ddpi_rounds_say(seat->text, "%s", text);
 }
@@ -420,6 +421,7 @@ static void compute_seat(const struct ddpi_rounds *rounds, const struct round_me
         order_refused(rounds, member, seat);
     } else if (member->drained && !busy) {
         order_end(seat, 0, "drained");
+        seat->spare = true;
     } else if (state == ROUNDS_CLOSED && !member->late) {
         order_end(seat, rounds->exit_code, rounds->reason);
         if (!member->seated)

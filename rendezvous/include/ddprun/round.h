@@ -111,7 +111,7 @@ struct ddp_round_seat {
     enum ddp_round_order order;
     uint64_t generation;
     bool failed;        /* STOP: workers failed or are lost, so the others have nothing to save */
-    bool spare;         /* WAIT: a generation runs without this member */
+    bool spare;         /* WAIT: a generation runs without this member; END: the job goes on */
     int32_t exit_code;  /* END */
     uint32_t node_rank; /* 0 .. nodes - 1 */
     uint32_t nodes;

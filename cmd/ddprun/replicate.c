@@ -1,0 +1,148 @@
+/*
+ * replicate.c - see replicate.h. Owns the words.
+ */
+#include "replicate.h"
+
+#include "error.h"
+#include "mem.h"
+#include "worker_program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+extern char **environ;
+
+enum { MACHINES = 3 };
+
+ddp_status replicate_check(const struct ddprun_options *options, struct ddp_error *err)
+{
+    if (!options->replicate)
+        return DDP_OK;
+    if (ddprun_options_have_hosts(options) || options->leash)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--replicate cannot be used with --hosts: the job ends with the host "
+                              "that starts the others; start ddprun on each node");
+    if (options->standalone)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--standalone runs one node, and --replicate needs three; leave one "
+                              "out");
+    if (options->auth == DDPI_SERVER_AUTH_NEVER)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--replicate needs a token, and --no-auth uses none; leave one out");
+    if (options->rdzv_endpoints.count != MACHINES)
+        return ddpi_error_set(
+            err, DDP_E_INVALID,
+            "--replicate keeps the store on three machines, and --rdzv-endpoint (or "
+            "PET_RDZV_ENDPOINT) lists %u: of fewer no majority is left when one dies; list three, "
+            "such as node1,node2,node3, of which one may only run 'ddprund --cluster'",
+            options->rdzv_endpoints.count);
+    if (options->lease_ms < DDPRUN_REPLICATE_LEASE_MS)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--lease=%" PRIu64
+                              "ms is too short for --replicate: it takes up to %d ms until another "
+                              "node has the store of one that has died",
+                              options->lease_ms, DDPRUN_REPLICATE_LEASE_MS);
+    return DDP_OK;
+}
+
+/* ddprund beside this program; else in PATH. */
+static ddp_status find_program(char **ret, struct ddp_error *err)
+{
+    char folder[4096];
+    ssize_t len = readlink("/proc/self/exe", folder, sizeof folder - 1);
+    folder[len > 0 ? len : 0] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash != NULL)
+        *slash = '\0';
+    *ret = ddpi_asprintf("%s/ddprund", folder);
+    if (*ret == NULL)
+        return ddpi_error_nomem(err, sizeof folder);
+    if (access(*ret, X_OK) == 0)
+        return DDP_OK;
+    ddpi_free(*ret);
+    *ret = NULL;
+    ddp_status status = program_find("ddprund", ret, err);
+    return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "--replicate");
+}
+
+/* Takes @word; NULL: there was no memory for it. */
+static void add_word(struct replicate *replicate, char *word)
+{
+    replicate->complete &= word != NULL;
+    if (word != NULL)
+        replicate->words[replicate->count++] = word;
+}
+
+/* Which of the listed machines this one is, if --local-addr says so. */
+static void add_place(struct replicate *replicate, const struct ddprun_options *options,
+                      const struct ddpi_endpoints *endpoints)
+{
+    char text[DDPI_HOST_MAX + 16];
+    for (uint32_t i = 0; option_given(options->local_addr) && i < endpoints->count; i++)
+        if (strcasecmp(endpoints->at[i].host, options->local_addr) == 0) {
+            ddpi_endpoint_text(&endpoints->at[i], text, sizeof text);
+            add_word(replicate, ddpi_asprintf("--advertise=%s", text));
+            return;
+        }
+}
+
+ddp_status replicate_plan(struct replicate *replicate, const struct ddprun_options *options,
+                          const struct ddpi_endpoints *endpoints, const char *job,
+                          struct ddp_error *err)
+{
+    char *program, list[DDPI_ENDPOINTS_TEXT];
+    if (!options->replicate)
+        return DDP_OK;
+    ddp_status status = find_program(&program, err);
+    if (status != DDP_OK)
+        return status;
+    ddpi_endpoints_text(endpoints, list, sizeof list);
+    replicate->complete = true;
+    add_word(replicate, program);
+    add_word(replicate, ddpi_asprintf("--cluster=%s", list));
+    add_word(replicate, ddpi_asprintf("--cluster-job=%s", job));
+    add_word(replicate, ddpi_asprintf("--state-lease=%dms", REPLICATE_STATE_LEASE_MS));
+    add_word(replicate, ddpi_strdup("--log-level=warning"));
+    add_place(replicate, options, endpoints);
+    if (option_given(options->token_file))
+        add_word(replicate, ddpi_asprintf("--token-file=%s", options->token_file));
+    if (options->auth == DDPI_SERVER_AUTH_ALWAYS)
+        add_word(replicate, ddpi_strdup("--auth=always"));
+    if (options->trust_local_users)
+        add_word(replicate, ddpi_strdup("--trust-local-users"));
+    if (options->agent.tls)
+        add_word(replicate, ddpi_strdup("--tls"));
+    return replicate->complete ? DDP_OK : ddpi_error_nomem(err, sizeof replicate->words);
+}
+
+ddp_status replicate_open(struct replicate *replicate, const struct spawn_request **ret,
+                          struct ddp_error *err)
+{
+    *ret = NULL;
+    if (replicate->count == 0)
+        return DDP_OK;
+    /* Standard output belongs to the workers. */
+    replicate->null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (replicate->null < 0)
+        return ddpi_error_sys(err, errno, "cannot open /dev/null");
+    replicate->request =
+        (struct spawn_request){.path = replicate->words[0],
+                               .argv = replicate->words,
+                               .envp = environ,
+                               .stdio = {replicate->null, replicate->null, STDERR_FILENO}};
+    *ret = &replicate->request;
+    return DDP_OK;
+}
+
+void replicate_finish(struct replicate *replicate)
+{
+    for (unsigned i = 0; i < replicate->count; i++)
+        ddpi_free(replicate->words[i]);
+    if (replicate->null > 0)
+        close(replicate->null);
+    *replicate = (struct replicate){0};
+}

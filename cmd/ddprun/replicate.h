@@ -1,0 +1,40 @@
+/*
+ * replicate.h - --replicate: the command of the keeper (cmd/keeper) that runs beside the agent, as
+ * the guard's sidecar. Every node starts one; it ends at once where the node is not listed.
+ */
+#ifndef CMD_REPLICATE_H
+#define CMD_REPLICATE_H
+
+#include "ddprun_options.h"
+#include "spawn.h"
+
+enum { REPLICATE_WORDS = 12, REPLICATE_STATE_LEASE_MS = 2000 };
+
+/* Zeroed: there is no keeper. */
+struct replicate {
+    char *words[REPLICATE_WORDS]; /* NULL-terminated; the first is the program */
+    unsigned count;
+    bool complete;
+    int null; /* 0: not open */
+    struct spawn_request request;
+};
+
+/* Whether the options allow it, if they ask for it. DDP_E_INVALID: one does not, or is missing.
+ * Pure. */
+DDP_MUST_CHECK ddp_status replicate_check(const struct ddprun_options *options,
+                                          struct ddp_error *err);
+
+/* If the options ask for a keeper, find the program and make its command. On failure, too, call
+ * replicate_finish(). */
+DDP_MUST_CHECK ddp_status replicate_plan(struct replicate *replicate,
+                                         const struct ddprun_options *options,
+                                         const struct ddpi_endpoints *endpoints, const char *job,
+                                         struct ddp_error *err);
+
+/* What the guard is to start; NULL: no keeper was asked for. Valid until replicate_finish(). */
+DDP_MUST_CHECK ddp_status replicate_open(struct replicate *replicate,
+                                         const struct spawn_request **ret, struct ddp_error *err);
+
+void replicate_finish(struct replicate *replicate);
+
+#endif

@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+"""test_replicate.py - jobs with --replicate on nodes in network namespaces: any one of the three nodes that keep the
+store dies, leaves or loses its cable, and the job goes on. With DDPRUN_KILLS=N, N faults by chance. Skipped (77) where
+etcd is not installed, unless DDPRUN_INTEROP=1 demands it.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
+from ddprun_run import children, wait_until
+from ddprund_run import CONFIG, DDPCTL, DDPRUND, USAGE, needs_tls
+from etcd_cluster import ETCD
+from nodes import NodesCase, NotPermitted, Wires, is_alive
+from skip import skip_program
+
+TRIO = ('n1', 'n2', 'n3')
+KILLS = int(os.environ.get('DDPRUN_KILLS', '4'))
+PORT = 29400
+
+
+def name_of(pid):
+    try:
+        return os.readlink(f'/proc/{pid}/exe').rpartition('/')[2]
+    except OSError:
+        return ''
+
+
+class ReplicateCase(NodesCase):
+    @classmethod
+    def setUpClass(cls):
+        try:
+            cls.wires = Wires(['n1', 'n2', 'n3', 'n4'])
+        except NotPermitted as fault:
+            raise unittest.SkipTest(str(fault)) from None
+        cls.addClassCleanup(cls.wires.close)
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.wires.heal)
+        self.token('make')
+        self.endpoint = ','.join(self.wires.address_of(node) for node in TRIO)
+
+    def job(self, nnodes='2:4', *words, lease=5, **options):
+        return self.cluster(nnodes, '--replicate', *words, lease=lease, **options)
+
+    def keeper_of(self, job, node):
+        """The keeper of @node, a ddprund, and its children by name."""
+        for pid in children(job.agents[node].pid):
+            if name_of(pid) == 'ddprund':
+                return pid, {name_of(child): child for child in children(pid)}
+        return None, {}
+
+    def kept(self):
+        """What the store shows of its keepers; None where no leader answers."""
+        for node in TRIO:
+            words = self.wires.enter(node, [DDPCTL, 'store', '--timeout=1s', 'get', 'store/keepers'])
+            answer = subprocess.run(words, env={**self.env, 'DDPRUN_STORE': f'{self.wires.address_of(node)}:{PORT}'},
+                                    capture_output=True, check=False)
+            if answer.returncode == 0:
+                return json.loads(answer.stdout)
+        return None
+
+    def leader(self, job):
+        """The node whose store leads, once the store survives the loss of any one."""
+        def look():
+            kept = self.kept()
+            return kept if kept and kept['survives'].startswith('any one of') else None
+        kept = job.wait_for(look, 'a store that survives any one loss')
+        return next(node for node in TRIO if f'{self.wires.address_of(node)}:{PORT}' == kept['leader'])
+
+
+    def dies(self, job, node):
+        """All of it at once. What its keeper had in memory-like files is removed by the next one there, or here."""
+        job.kill_node(node)
+        job.expect(node, -9)
+        self.addCleanup(self.remove_folders)
+
+    def remove_folders(self):
+        for folder in self.tmp.glob('ddprund-keeper-*'):
+            shutil.rmtree(folder)
+
+
+@needs_tls
+class Lives(ReplicateCase):
+    """Nothing dies but what ends."""
+
+    def test_it_runs_and_ends(self):
+        job = self.job('3', at_least=1)
+        job.start_all(*TRIO)
+        job.end(*TRIO)
+        self.assertEqual(list(self.tmp.iterdir()), [])
+
+    def test_its_exit_code_is_that_of_the_job(self):
+        job = self.job('3:4', at_least=1)
+        before = job.start_all(*TRIO, 'n4') # which keeps nothing
+        self.assertEqual(self.keeper_of(job, 'n4'), (None, {}))
+        job.fail(before, 0)
+        for node in (*TRIO, 'n4'):
+            job.expect(node, 7)
+
+    def test_a_node_leaves(self):
+        """Its keeper stays until the others have gone, or until a second signal."""
+        job = self.job('1:3')
+        before = job.start_all(*TRIO)
+        first = self.leader(job)
+        second, third = (node for node in TRIO if node != first)
+        job.agents[first].signal(signal.SIGTERM)
+        before = job.running(second, third, after=before.number)
+        job.agents[first].read_until('keeps a copy of its store')
+        job.agents[second].signal(signal.SIGTERM)
+        before = job.running(third, after=before.number)
+        job.agents[second].read_until('keeps a copy of its store')
+        job.agents[second].signal(signal.SIGTERM)
+        job.expect(second, 143)
+        job.end(third)
+        job.expect(first, 143)
+
+    def test_the_same_command_again(self):
+        for number in range(2):
+            job = self.job('3', '--rdzv-id=again', at_least=1, name=f'j{number}')
+            job.start_all(*TRIO)
+            job.end(*TRIO)
+
+
+@needs_tls
+class Deaths(ReplicateCase):
+    def test_the_node_of_the_leader_dies(self):
+        job = self.job('2:3')
+        before = job.start_all(*TRIO)
+        first = self.leader(job)
+        others = [node for node in TRIO if node != first]
+        self.dies(job, first)
+        job.running(*others, after=before.number)
+        job.end(*others)
+
+    def test_the_node_of_the_leader_loses_its_cable(self):
+        job = self.job('2:3')
+        before = job.start_all(*TRIO)
+        first = self.leader(job)
+        others = [node for node in TRIO if node != first]
+        self.wires.cut(first)
+        before = job.running(*others, after=before.number)
+        wait_until(lambda: not any(map(is_alive, job.workers_of(first, before))), 'the end of its workers')
+        self.wires.heal(first)
+        job.running(*TRIO, after=before.number)
+        job.end(*TRIO)
+
+    def test_a_part_of_a_keeper_dies(self):
+        """No worker hears of it."""
+        job = self.job('2:3', lease=60, at_least=1)
+        before = job.start_all(*TRIO)
+        for kind in ('etcd', 'ddprund', 'keeper'):
+            first = self.leader(job)
+            keeper, parts = self.keeper_of(job, first)
+            os.kill(keeper if kind == 'keeper' else parts[kind], signal.SIGKILL)
+            def back():
+                pid, now = self.keeper_of(job, first)
+                return pid and len(now) == 2 and (kind == 'keeper' or now[kind] != parts[kind]) and \
+                    (kind != 'keeper' or pid != keeper)
+            job.wait_for(back, f'another {kind}')
+            self.leader(job)
+        self.addCleanup(self.remove_folders)
+        self.assertEqual(job.running(*TRIO).number, before.number)
+        job.end(*TRIO)
+
+    def test_an_agent_or_a_guard_dies(self):
+        job = self.job('1:3')
+        before = job.start_all(*TRIO)
+        first = self.leader(job)
+        second, third = (node for node in TRIO if node != first)
+        job.kill_agent(first)
+        before = job.running(second, third, after=before.number)
+        job.expect(first, 137)
+        job.start(first)
+        before = job.running(*TRIO, after=before.number)
+        self.leader(job)
+        job.agents[second].signal(signal.SIGKILL)
+        job.expect(second, -9)
+        self.addCleanup(self.remove_folders)
+        job.running(first, third, after=before.number)
+        job.end(first, third)
+
+    def test_a_witness(self):
+        """Two nodes, and a machine that has a keeper alone."""
+        witness = self.wires.enter('n3', [DDPRUND, f'--cluster={self.endpoint}', '--state-lease=2s'])
+        witness = self.start(*witness[1:], program=witness[0])
+        job = self.job('1:2')
+        before = job.start_all('n1', 'n2')
+        self.dies(job, 'n1')
+        job.running('n2', after=before.number)
+        job.end('n2')
+        self.assertEqual(witness.wait(), 0, witness.err)
+
+
+WRITER = 'i=0; while :; do i=$((i + 1)); "$0" store --timeout=10m set w/$i $i && echo $i; done'
+
+
+@needs_tls
+class Storm(ReplicateCase):
+    """One fault after another, on a node by chance. No acknowledged write is lost, and the job goes on after each."""
+
+    def setUp(self):
+        super().setUp()
+        self.chance = random.Random(KILLS)
+        self.stores = ','.join(f'{self.wires.address_of(node)}:{PORT}' for node in TRIO)
+
+    def fault(self, job, kind, node):
+        keeper, parts = self.keeper_of(job, node)
+        if kind == 'node':
+            self.dies(job, node)
+        elif kind == 'agent':
+            job.kill_agent(node)
+            job.expect(node, 137)
+        elif kind == 'guard':
+            job.agents[node].signal(signal.SIGKILL)
+            job.expect(node, -9)
+        elif kind in ('cable', 'stop'):
+            self.part(job, kind, node, self.chance.choice([0.3, 1.5, 4, 9]))
+        else:
+            os.kill(keeper if kind == 'keeper' else parts[kind], signal.SIGKILL)
+        if kind in ('node', 'agent', 'guard'):
+            job.start(node)
+
+    def part(self, job, kind, node, seconds):
+        """It is silent for that long."""
+        pids = job.processes(node)
+        if kind == 'cable':
+            self.wires.cut(node)
+        else:
+            job.freeze(pids)
+        time.sleep(seconds)
+        if kind == 'cable':
+            self.wires.heal(node)
+        else:
+            job.thaw(pids)
+
+    def writer(self):
+        words = self.wires.enter('n4', ['sh', '-c', WRITER, DDPCTL])
+        return self.start(*words[1:], program=words[0], env={'DDPRUN_STORE': self.stores})
+
+    def test_storm(self):
+        kinds = ('node', 'cable', 'stop', 'agent', 'keeper', 'guard', 'etcd', 'ddprund')
+        job = self.job('2:3', '--max-restarts=1000', '--crash-loop=0', at_least=1)
+        job.start_all(*TRIO)
+        first = self.leader(job)
+        writer = self.writer()
+        for number in range(KILLS):
+            kind = kinds[number % len(kinds)]
+            node = first if number % 2 == 0 else self.chance.choice(TRIO)
+            before = writer.out.count('\n')
+            self.fault(job, kind, node)
+            job.running(*TRIO)
+            first = self.leader(job)
+            job.wait_for(lambda: writer.collect(0) or writer.out.count('\n') > before + 10, f'writes after {kind} of {node}')
+        writer.signal(signal.SIGKILL)
+        writer.wait()
+        acknowledged = set(writer.out.split())
+        words = self.wires.enter('n4', [DDPCTL, 'store', '--timeout=10m', 'list', 'w/'])
+        listed = subprocess.run(words, env={**self.env, 'DDPRUN_STORE': self.stores}, capture_output=True, check=True)
+        self.assertEqual({f'w/{number}' for number in acknowledged} - set(listed.stdout.decode().split()), set())
+        print(f'{KILLS} faults, {len(acknowledged)} acknowledged writes, none lost', file=sys.stderr)
+        self.addCleanup(self.remove_folders)
+        job.end(*TRIO)
+
+
+@needs_tls
+class Refusals(ReplicateCase):
+    def test_an_etcd_that_is_not_fit(self):
+        """The node where it is says so, and has no worker; the others are enough."""
+        job = self.job('2:3', at_least=1)
+        folder = self.folder / 'bin'
+        folder.mkdir()
+        (folder / 'etcd').write_text('#!/bin/sh\necho "etcd Version: 3.6.1"\n')
+        (folder / 'etcd').chmod(0o755)
+        job.env = {'PATH': f'{folder}:{self.env["PATH"]}'}
+        job.start('n1')
+        job.env = {}
+        job.expect('n1', CONFIG, '3.6.1')
+        for node in ('n2', 'n3'):
+            job.start(node)
+        job.running('n2', 'n3')
+        job.end('n2', 'n3')
+
+    def test_options(self):
+        for words, text in ((['--rdzv-endpoint=a,b'], 'lists 2'), (['--rdzv-endpoint=a,b,c', '--no-auth'], '--no-auth'),
+                            (['-H', 'a,b'], '--hosts'), (['--rdzv-endpoint=a,b,c', '--lease=4s'], '--lease=4000ms'),
+                            (['--standalone'], '--standalone')):
+            self.assert_sentence(self.run_job('--replicate', *words, 'true'), USAGE, text)
+
+
+if __name__ == '__main__':
+    if not ETCD:
+        skip_program('etcd is missing (Debian package etcd-server)')
+    unittest.main()
