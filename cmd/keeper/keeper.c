@@ -298,9 +298,10 @@ static void tell_waiting(struct keeper *keeper)
         used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%s",
                                  used > 0 ? " and " : "", text);
     }
-    if (used > 0)
-        ddpi_log(keeper->log, DDPI_LOG_INFO, "waiting for the keeper%s at %s",
-                 strstr(missing, " and ") != NULL ? "s" : "", missing);
+    if (used > 0) /* of a job: a person waits, too */
+        ddpi_log(keeper->log, keeper->options->job != NULL ? DDPI_LOG_WARN : DDPI_LOG_INFO,
+                 "waiting for the keeper%s at %s", strstr(missing, " and ") != NULL ? "s" : "",
+                 missing);
 }
 
 /* By which the user says which machine this is. */
@@ -421,6 +422,18 @@ static void on_tick(uv_timer_t *timer)
         run_end(keeper);
 }
 
+/* Two of three must be there for a store. */
+static void warn_of_loss(const struct keeper *keeper)
+{
+    unsigned others = ddpi_cluster_others(&keeper->cluster, uv_now(keeper->loop));
+    if (keeper->cluster.own.phase != KEEPER_MEMBER || others >= 2)
+        return;
+    ddpi_log(keeper->log, DDPI_LOG_WARN,
+             "this keeper ends, and %s of the three is left: the store stops until two are there, "
+             "and nodes that need it wait",
+             others == 0 ? "none" : "only one");
+}
+
 static void on_signal(uv_signal_t *handle, int signum)
 {
     struct keeper *keeper = handle->data;
@@ -429,6 +442,7 @@ static void on_signal(uv_signal_t *handle, int signum)
         keeper_child_signal(&keeper->server.child, SIGHUP);
     } else if (keeper->phase != ENDING) {
         ddpi_log(keeper->log, DDPI_LOG_INFO, "%s: this keeper ends", strsignal(signum));
+        warn_of_loss(keeper);
         stop(keeper, ENDING);
     } else { /* a second one */
         keeper->end_by_ms = uv_now(keeper->loop);

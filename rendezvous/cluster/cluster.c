@@ -73,14 +73,22 @@ bool ddpi_cluster_hears(const struct ddpi_cluster *cluster, unsigned machine, ui
     return heard_of(cluster, machine, now_ms) != NULL;
 }
 
+unsigned ddpi_cluster_others(const struct ddpi_cluster *cluster, uint64_t now_ms)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++) {
+        const struct ddpi_keeper_status *other = heard_of(cluster, i, now_ms);
+        count +=
+            other != NULL && other->phase == KEEPER_MEMBER && other->number == cluster->own.number;
+    }
+    return count;
+}
+
 bool ddpi_cluster_may_serve(struct ddpi_cluster *cluster, uint64_t now_ms)
 {
-    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE && !cluster->serves; i++) {
-        const struct ddpi_keeper_status *other = heard_of(cluster, i, now_ms);
-        cluster->serves = cluster->had_quorum && cluster->own.phase == KEEPER_MEMBER &&
-                          other != NULL && other->phase == KEEPER_MEMBER &&
-                          other->number == cluster->own.number;
-    }
+    if (cluster->had_quorum && cluster->own.phase == KEEPER_MEMBER &&
+        ddpi_cluster_others(cluster, now_ms) > 0)
+        cluster->serves = true;
     return cluster->serves;
 }
 

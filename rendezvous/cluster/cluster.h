@@ -101,6 +101,9 @@ const char *ddpi_cluster_job(const struct ddpi_cluster *cluster);
 /* This machine's store has led, and says that its job is over. */
 void ddpi_cluster_over(struct ddpi_cluster *cluster, uint64_t now_ms);
 
+/* How many other members of this keeper's cluster have been heard in the last second. */
+unsigned ddpi_cluster_others(const struct ddpi_cluster *cluster, uint64_t now_ms);
+
 /* What this machine's etcd says. @had_quorum: it has had one in this life. @leads: it has one now,
  * and this machine's store leads; @knows_leader: the same, or another one does. */
 void ddpi_cluster_led(struct ddpi_cluster *cluster, bool had_quorum, bool leads, bool knows_leader,

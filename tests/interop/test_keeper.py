@@ -130,6 +130,13 @@ class Deaths(KeeperCase):
         for job in keepers:
             self.assertNotIn('given up', job.err)
 
+    def test_who_leaves_too_few_says_so(self):
+        keepers = [self.keeper(i) for i in range(2)] # the third has never been heard
+        self.leader_of(keepers)
+        self.end(keepers[0])
+        self.assertIn('only one of the three is left: the store stops until two are there', keepers[0].err)
+        self.end(keepers[1])
+
     def test_two_that_die_are_a_new_store(self):
         keepers = self.three()
         self.done(self.list, 'set', 'a', '1')
@@ -400,8 +407,8 @@ class Ends(JobCase):
         self.end(first)
 
     def test_two_jobs_with_one_list(self):
-        first = self.keeper(0, '--cluster-job=job')
-        first.read_until('listening on')
+        first = self.keeper(0, '--cluster-job=job', '--log-level=warning') # a person waits
+        first.read_until(f'waiting for the keepers at {self.endpoints[1]} and {self.endpoints[2]}')
         second = self.keeper(1, '--cluster-job=other')
         self.assertEqual(second.wait(), CONFIG)
         self.assertIn(self.endpoints[0], second.err)

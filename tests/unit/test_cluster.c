@@ -603,6 +603,22 @@ START_TEST(three_empty_keepers_found_a_cluster_at_once)
 }
 END_TEST
 
+START_TEST(a_keeper_knows_how_many_others_are_there)
+{
+    begin_world(8);
+    for (unsigned i = 0; i < MACHINES; i++)
+        be_born(i);
+    run_for(300);
+    ck_assert_uint_eq(ddpi_cluster_others(&world.at[1].cluster, world.now_ms), 0);
+    run_until_whole(5000);
+    run_for(1000);
+    ck_assert_uint_eq(ddpi_cluster_others(&world.at[1].cluster, world.now_ms), 2);
+    kill_machine(0);
+    run_for(1500);
+    ck_assert_uint_eq(ddpi_cluster_others(&world.at[1].cluster, world.now_ms), 1);
+}
+END_TEST
+
 START_TEST(one_keeper_alone_founds_none)
 {
     begin_world(2);
@@ -912,7 +928,8 @@ Suite *test_suite(void)
               a_summary_is_read_as_it_was_written);
     suite_add_tcase(suite, pure);
     TCase *model = tcase_create("model");
-    ADD_TESTS(model, three_empty_keepers_found_a_cluster_at_once, one_keeper_alone_founds_none,
+    ADD_TESTS(model, three_empty_keepers_found_a_cluster_at_once,
+              a_keeper_knows_how_many_others_are_there, one_keeper_alone_founds_none,
               two_keepers_wait_then_found_and_take_the_third_in,
               a_machine_that_comes_back_empty_is_another_member, who_was_left_behind_begins_again,
               all_hear_the_end, a_leader_that_dies_with_the_end_has_a_successor,
