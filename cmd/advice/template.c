@@ -22,6 +22,7 @@ struct template_options {
     enum template_kind kind;
     const char *name, *image;
     uint32_t nodes, workers, gpus;
+    bool replicate;
     bool help;
 };
 
@@ -41,6 +42,10 @@ static const struct option table[] = {
      FIELD(workers), 1, 4096},
     {"gpus", 0, "N", NULL, "0", OPTIONS, "number of GPUs of each pod", option_u32, FIELD(gpus), 0,
      1024},
+    {"replicate", 0, NULL, NULL, NULL, OPTIONS,
+     "keep the store on the first three pods, so that any one of them may die; the image must have "
+     "etcd",
+     option_switch, FIELD(replicate), 0, 0},
     OPTION_HELP(OPTIONS, FIELD(help)),
 };
 
@@ -81,6 +86,10 @@ static ddp_status check_options(const struct template_options *options, bool nam
     if (!is_image(options->image))
         return ddpi_error_set(err, DDP_E_INVALID, "--image: '%.64s' is no name of an image",
                               options->image);
+    if (options->replicate && (options->nodes < 3 || options->kind == TEMPLATE_DDPRUND))
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--replicate keeps the store of a job on three of its pods; give "
+                              "--nnodes=3 or more, and --kind=job or jobset");
     return DDP_OK;
 }
 
@@ -133,6 +142,8 @@ static void print_value(const struct print *print, const char *word, size_t len)
         fputs(options->image, stdout);
     else if (is_word(word, len, "COMMAND"))
         fputs(print->command, stdout);
+    else if (is_word(word, len, "POD")) /* the name of each, without its index */
+        printf(options->kind == TEMPLATE_JOBSET ? "%s-node-0" : "%s", options->name);
     else if (is_word(word, len, "NODES"))
         print_number(print, options->nodes);
     else if (is_word(word, len, "WORKERS"))
@@ -152,6 +163,11 @@ static void print_line(const struct print *print, const char *line, size_t len, 
     if (is_word(line, len, "@JOB_SPEC@")) {
         print_text(print, "job_spec",
                    print->options->kind == TEMPLATE_JOBSET ? indent + 8 : indent + 2);
+        return;
+    }
+    if (is_word(line, len, "@REPLICATE@")) {
+        if (print->options->replicate)
+            print_text(print, "replicate", indent + 6);
         return;
     }
     if (is_word(line, len, "@RESOURCES@")) {

@@ -217,7 +217,8 @@ class Nodes(Reader):
         wait_until((self.folder / 'node1/.config/ddprun/token').exists, 'the token')
 
     def test_two_nodes(self):
-        restarting = {block('README.md', 'node1$ ddprun'), block('docs/elastic.md', 'node1$ ddprun')}  # which are the same
+        restarting = {block('README.md', 'node1$ ddprun --nnodes=2:4 --nproc'),
+                      block('docs/elastic.md', 'node1$ ddprun --nnodes=2:4 --nproc')}  # which are the same
         for text, ranks, program in ((block('docs/from-torchrun.md', 'node1$ ddprun'), 8, TRAINED),
                                      *((text, 16, KILLED) for text in restarting)):
             self.write('train.py', program)

@@ -50,6 +50,8 @@ class Template(DdprunCase):
     def test_manifests_are_valid(self):
         for words, kinds in (([], ['Service', 'Job']), (['--kind=jobset'], ['JobSet']),
                              (['--kind=ddprund'], ['Service', 'Deployment']),
+                             (['--replicate', '--nnodes=3'], ['Service', 'Job']),
+                             (['--replicate', '--nnodes=4', '--kind=jobset'], ['JobSet']),
                              (['--name=a-1', '--image=reg.io:5000/x/y@sha256:ab', '--nnodes=4', '--nproc-per-node=8',
                                '--gpus=8', '--', '--max-restarts=3', 'train.py', '--text', 'a "b" \\ \n\u00e9'],
                               ['Service', 'Job'])):
@@ -61,6 +63,8 @@ class Template(DdprunCase):
     def test_what_it_refuses(self):
         for words, text in (([], 'what for?'), (['kubernetes', '--name=A'], "'A'"), (['kubernetes', '--name=-'], "'-'"),
                             (['kubernetes', '--image=a b'], "'a b'"), (['kubernetes', '--nnodes=0'], "'0'"),
+                            (['kubernetes', '--replicate'], '--nnodes=3'),
+                            (['kubernetes', '--replicate', '--nnodes=3', '--kind=ddprund'], '--kind=job'),
                             (['kubernetes', '--kind=pod'], "'pod'"), (['slurm'], 'what for?')):
             done = self.template(*words)
             self.assertEqual((done.returncode, done.stdout), (2, ''))

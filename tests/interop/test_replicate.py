@@ -248,6 +248,15 @@ class Storm(ReplicateCase):
         words = self.wires.enter('n4', ['sh', '-c', WRITER, DDPCTL])
         return self.start(*words[1:], program=words[0], env={'DDPRUN_STORE': self.stores})
 
+    def check_writes(self, job, writer, what):
+        acknowledged = {f'w/{number}' for number in writer.out.split()}
+        words = self.wires.enter('n4', [DDPCTL, 'store', '--timeout=10m', 'list', 'w/'])
+        listed = subprocess.run(words, env={**self.env, 'DDPRUN_STORE': self.stores}, capture_output=True, check=True)
+        lost = acknowledged - set(listed.stdout.decode().split())
+        self.assertFalse(lost, lost and f'{len(lost)} of {len(acknowledged)} acknowledged writes are lost after '
+                                        f'{what}\n{job.tell()}')
+        return acknowledged
+
     def test_storm(self):
         kinds = ('node', 'cable', 'stop', 'agent', 'keeper', 'guard', 'etcd', 'ddprund')
         job = self.job('2:3', '--max-restarts=1000', '--crash-loop=0', at_least=1)
@@ -262,12 +271,10 @@ class Storm(ReplicateCase):
             job.running(*TRIO)
             first = self.leader(job)
             job.wait_for(lambda: writer.collect(0) or writer.out.count('\n') > before + 10, f'writes after {kind} of {node}')
+            self.check_writes(job, writer, f'{kind} of {node}, fault {number}')
         writer.signal(signal.SIGKILL)
         writer.wait()
-        acknowledged = set(writer.out.split())
-        words = self.wires.enter('n4', [DDPCTL, 'store', '--timeout=10m', 'list', 'w/'])
-        listed = subprocess.run(words, env={**self.env, 'DDPRUN_STORE': self.stores}, capture_output=True, check=True)
-        self.assertEqual({f'w/{number}' for number in acknowledged} - set(listed.stdout.decode().split()), set())
+        acknowledged = self.check_writes(job, writer, 'all')
         print(f'{KILLS} faults, {len(acknowledged)} acknowledged writes, none lost', file=sys.stderr)
         self.addCleanup(self.remove_folders)
         job.end(*TRIO)
