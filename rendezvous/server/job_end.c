@@ -50,8 +50,7 @@ static bool is_over(const struct ddpi_server *server)
     if (server->standby.on || ddpi_round_keys_has(server->rounds, ddpi_bytes_of(job, strlen(job))))
         return false;
     closed_key(&key, job);
-    return ddpi_kv_peek(server->kv, key.all).data != NULL && !server->turn.changed &&
-           ddpi_server_may_answer_all(server);
+    return ddpi_kv_peek(server->kv, key.all).data != NULL && ddpi_server_may_answer_all(server);
 }
 
 /* All that a standby would not admit. */

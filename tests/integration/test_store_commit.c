@@ -343,6 +343,48 @@ START_TEST(closing_during_a_commit)
 }
 END_TEST
 
+static void count(void *ctx)
+{
+    (*(unsigned *)ctx)++;
+}
+
+/* As when the last node of the job has left. */
+static void end_job(struct ddpi_server *at, void *ctx)
+{
+    OK(ddpi_server_show(at, "closed/j", "1", 1, &why));
+    ddpi_server_end_with(at, "j", count, ctx);
+}
+
+static void copy(struct ddpi_server *at, void *ctx)
+{
+    unsigned *const *numbers = ctx;
+    (void)at;
+    *numbers[1] = *numbers[0];
+}
+
+/* Another leader may undo what is not durable, and change what this one no longer leads. */
+START_TEST(a_job_is_over_when_that_is_durable)
+{
+    unsigned overs = 0, seen = 0, *numbers[] = {&overs, &seen};
+    bool mute = true;
+    store_thread_call(server, end_job, &overs);
+    await_commits(1);
+    close(greeted()); /* some turns of the loop */
+    store_thread_call(server, copy, numbers);
+    ck_assert_uint_eq(seen, 0);
+    store_thread_call(server, set_mute, &mute);
+    store_thread_call(server, finish_commit, NULL);
+    for (int i = 0; i < 20; i++)
+        store_thread_call(server, copy, numbers);
+    ck_assert_uint_eq(seen, 0);
+    mute = false;
+    store_thread_call(server, set_mute, &mute);
+    while (seen == 0)
+        store_thread_call(server, copy, numbers);
+    ck_assert_uint_eq(seen, 1);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("store_commit");
@@ -351,7 +393,8 @@ Suite *test_suite(void)
     ADD_TESTS(group, a_change_waits_for_its_commit, a_reader_waits_too,
               later_changes_belong_to_the_next_commit, a_renewal_does_not_wait,
               who_sends_much_waits_for_commits, a_sink_that_has_lost_its_right_is_silent,
-              a_failed_commit_answers_nothing, closing_during_a_commit);
+              a_failed_commit_answers_nothing, closing_during_a_commit,
+              a_job_is_over_when_that_is_durable);
     suite_add_tcase(suite, group);
     return suite;
 }
