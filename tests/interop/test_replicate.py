@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import children, wait_until
+from ddprun_run import ROOT, children, wait_until
 from ddprund_run import CONFIG, DDPCTL, DDPRUND, USAGE, needs_tls
 from etcd_cluster import ETCD
 from nodes import NodesCase, NotPermitted, Wires, is_alive
@@ -26,6 +26,7 @@ from skip import skip_program
 TRIO = ('n1', 'n2', 'n3')
 KILLS = int(os.environ.get('DDPRUN_KILLS', '4'))
 PORT = 29400
+BUILD = Path(DDPRUND).parents[1]
 
 
 def name_of(pid):
@@ -64,20 +65,33 @@ class ReplicateCase(NodesCase):
         """What the store shows of its keepers; None where no leader answers."""
         for node in TRIO:
             words = self.wires.enter(node, [DDPCTL, 'store', '--timeout=1s', 'get', 'store/keepers'])
-            answer = subprocess.run(words, env={**self.env, 'DDPRUN_STORE': f'{self.wires.address_of(node)}:{PORT}'},
+            answer = subprocess.run(words, env={**self.env, 'DDPRUN_STORE': self.at(node)},
                                     capture_output=True, check=False)
             if answer.returncode == 0:
                 return json.loads(answer.stdout)
         return None
 
-    def leader(self, job):
-        """The node whose store leads, once the store survives the loss of any one."""
+    def leader(self, job, dead=()):
+        """The node whose store leads, once the store survives the loss of any one, and has not the lives @dead of
+        machines any more: it notices a death after a second."""
         def look():
             kept = self.kept()
-            return kept if kept and kept['survives'].startswith('any one of') else None
+            return kept if kept and kept['survives'].startswith('any one of') and not dead & self.lives(kept) else None
+        dead = set(dead)
         kept = job.wait_for(look, 'a store that survives any one loss')
-        return next(node for node in TRIO if f'{self.wires.address_of(node)}:{PORT}' == kept['leader'])
+        return next(node for node in TRIO if self.at(node) == kept['leader'])
 
+    def at(self, node):
+        return f'{self.wires.address_of(node)}:{PORT}'
+
+    @staticmethod
+    def lives(kept):
+        return {machine['life'] for machine in kept['machines']}
+
+    def life_of(self, job, node):
+        """Of what the keeper of @node has."""
+        kept = job.wait_for(self.kept, 'a leader')
+        return next(machine['life'] for machine in kept['machines'] if machine['endpoint'] == self.at(node))
 
     def dies(self, job, node):
         """All of it at once. What its keeper had in memory-like files is removed by the next one there, or here."""
@@ -161,6 +175,7 @@ class Deaths(ReplicateCase):
         before = job.start_all(*TRIO)
         for kind in ('etcd', 'ddprund', 'keeper'):
             first = self.leader(job)
+            dead = {self.life_of(job, first)} if kind == 'keeper' else set()
             keeper, parts = self.keeper_of(job, first)
             os.kill(keeper if kind == 'keeper' else parts[kind], signal.SIGKILL)
             def back():
@@ -168,7 +183,7 @@ class Deaths(ReplicateCase):
                 return pid and len(now) == 2 and (kind == 'keeper' or now[kind] != parts[kind]) and \
                     (kind != 'keeper' or pid != keeper)
             job.wait_for(back, f'another {kind}')
-            self.leader(job)
+            self.leader(job, dead)
         self.addCleanup(self.remove_folders)
         self.assertEqual(job.running(*TRIO).number, before.number)
         job.end(*TRIO)
@@ -178,12 +193,13 @@ class Deaths(ReplicateCase):
         before = job.start_all(*TRIO)
         first = self.leader(job)
         second, third = (node for node in TRIO if node != first)
+        dead = {self.life_of(job, first)}
         job.kill_agent(first)
         before = job.running(second, third, after=before.number)
         job.expect(first, 137)
         job.start(first)
         before = job.running(*TRIO, after=before.number)
-        self.leader(job)
+        self.leader(job, dead)
         job.agents[second].signal(signal.SIGKILL)
         job.expect(second, -9)
         self.addCleanup(self.remove_folders)
@@ -202,6 +218,17 @@ class Deaths(ReplicateCase):
         self.assertEqual(witness.wait(), 0, witness.err)
 
 
+DEADLY = ('node', 'agent', 'guard', 'keeper') # its data is gone
+@needs_tls
+class Demo(ReplicateCase):
+    def test_quick(self):
+        job = self.start('--quick', '--synthetic', f'--build={BUILD}', program=str(ROOT / 'scripts' / 'demo-elastic'))
+        self.assertEqual(job.wait(), 0, job.out + job.err)
+        self.assertIn('it had rank 0, and a copy of the store', job.out)
+        self.assertIn('points apart, within 0.1', job.out)
+        self.assertEqual(job.running(), [])
+
+
 WRITER = 'i=0; while :; do i=$((i + 1)); "$0" store --timeout=10m set w/$i $i && echo $i; done'
 
 
@@ -212,7 +239,7 @@ class Storm(ReplicateCase):
     def setUp(self):
         super().setUp()
         self.chance = random.Random(KILLS)
-        self.stores = ','.join(f'{self.wires.address_of(node)}:{PORT}' for node in TRIO)
+        self.stores = ','.join(map(self.at, TRIO))
 
     def fault(self, job, kind, node):
         keeper, parts = self.keeper_of(job, node)
@@ -228,7 +255,7 @@ class Storm(ReplicateCase):
             self.part(job, kind, node, self.chance.choice([0.3, 1.5, 4, 9]))
         else:
             os.kill(keeper if kind == 'keeper' else parts[kind], signal.SIGKILL)
-        if kind in ('node', 'agent', 'guard'):
+        if kind in DEADLY and kind != 'keeper':
             job.start(node)
 
     def part(self, job, kind, node, seconds):
@@ -267,9 +294,10 @@ class Storm(ReplicateCase):
             kind = kinds[number % len(kinds)]
             node = first if number % 2 == 0 else self.chance.choice(TRIO)
             before = writer.out.count('\n')
+            dead = {self.life_of(job, node)} if kind in DEADLY else set()
             self.fault(job, kind, node)
             job.running(*TRIO)
-            first = self.leader(job)
+            first = self.leader(job, dead)
             job.wait_for(lambda: writer.collect(0) or writer.out.count('\n') > before + 10, f'writes after {kind} of {node}')
             self.check_writes(job, writer, f'{kind} of {node}, fault {number}')
         writer.signal(signal.SIGKILL)
