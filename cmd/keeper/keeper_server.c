@@ -41,7 +41,7 @@ void keeper_server_show(struct keeper_server *server, const char *summary, size_
 
 void keeper_server_name(struct keeper_server *server, const char *job)
 {
-    if (server->link >= 0 && strcmp(server->told_job, job) != 0 &&
+    if (server->link >= 0 && job[0] != '\0' && strcmp(server->told_job, job) != 0 &&
         tell(server, KEEPER_SAYS_JOB, job, strlen(job)))
         snprintf(server->told_job, sizeof server->told_job, "%s", job);
 }

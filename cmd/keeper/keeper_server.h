@@ -55,7 +55,7 @@ bool keeper_server_runs(const struct keeper_server *server);
 void keeper_server_tell(struct keeper_server *server, const char *status, size_t len);
 /* @summary: cluster_summary.h. */
 void keeper_server_show(struct keeper_server *server, const char *summary, size_t len);
-/* Tell it the job that its store is for, a valid name or "", unless it knows that. */
+/* Tell it the job that its store is for, unless it knows that; "": nothing is said. */
 void keeper_server_name(struct keeper_server *server, const char *job);
 /* Tell it once that it may open its state. */
 void keeper_server_open(struct keeper_server *server);

@@ -28,9 +28,11 @@ void ddpi_cluster_hear(struct ddpi_cluster *cluster, const struct ddpi_keeper_st
 
 const char *ddpi_cluster_job(const struct ddpi_cluster *cluster)
 {
-    const char *job = cluster->own.job;
+    const struct ddpi_keeper_status *own = &cluster->own;
+    const char *job = own->job;
     for (unsigned i = 0; i < DDPI_CLUSTER_SIZE && job[0] == '\0'; i++)
-        job = cluster->heard[i].status.job;
+        if (own->number != 0 && cluster->heard[i].status.number == own->number)
+            job = cluster->heard[i].status.job;
     return job;
 }
 

@@ -95,7 +95,8 @@ void ddpi_cluster_hear(struct ddpi_cluster *cluster, const struct ddpi_keeper_st
 /* Whether the keeper of @machine has said something in the last second. */
 bool ddpi_cluster_hears(const struct ddpi_cluster *cluster, unsigned machine, uint64_t now_ms);
 
-/* The job of the store: this keeper's, or else the one that another keeper has; "": none. */
+/* The job of the store: this keeper's, or else that of another one of its cluster; "": none is
+ * known. */
 const char *ddpi_cluster_job(const struct ddpi_cluster *cluster);
 
 /* This machine's store has led, and says that its job is over. */

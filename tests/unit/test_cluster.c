@@ -709,6 +709,21 @@ static unsigned follower(void)
     return (world.leader + 1) % MACHINES;
 }
 
+START_TEST(a_witness_knows_the_job_of_its_cluster)
+{
+    struct ddpi_cluster cluster = {0};
+    struct ddpi_keeper_status says = {.self = 1, .job = "old", .number = 5};
+    begin_world(1);
+    ddpi_cluster_begin(&cluster, &world.list, 0, "", 1, QUIET_MS, world.now_ms);
+    ddpi_cluster_hear(&cluster, &says, world.now_ms);
+    ck_assert_str_eq(ddpi_cluster_job(&cluster), "");
+    says = (struct ddpi_keeper_status){.self = 2, .job = "new", .number = 7};
+    ddpi_cluster_hear(&cluster, &says, world.now_ms);
+    cluster.own.number = 7;
+    ck_assert_str_eq(ddpi_cluster_job(&cluster), "new");
+}
+END_TEST
+
 START_TEST(all_hear_the_end)
 {
     for (uint64_t seed = 1; seed < 200; seed++) {
@@ -932,7 +947,8 @@ Suite *test_suite(void)
               a_keeper_knows_how_many_others_are_there, one_keeper_alone_founds_none,
               two_keepers_wait_then_found_and_take_the_third_in,
               a_machine_that_comes_back_empty_is_another_member, who_was_left_behind_begins_again,
-              all_hear_the_end, a_leader_that_dies_with_the_end_has_a_successor,
+              a_witness_knows_the_job_of_its_cluster, all_hear_the_end,
+              a_leader_that_dies_with_the_end_has_a_successor,
               who_is_cut_off_from_the_end_is_left_behind,
               who_is_stopped_through_the_end_is_left_behind, the_next_job_waits_for_the_end);
     tcase_add_loop_test(model, no_order_of_events_founds_two_or_loses_an_entry, 0, 20);
