@@ -55,7 +55,7 @@ static const char usage_text[] =
     "  ddprund --listen=10.0.0.1:29400                for other machines, which need the token in\n"
     "                                                 ~/.config/ddprun/token\n";
 
-static const int handled_signals[] = {SIGTERM, SIGINT, SIGHUP};
+static const int handled_signals[] = {SIGTERM, SIGINT, SIGHUP, KEEPER_END_SIGNAL};
 enum { SIGNALS = sizeof handled_signals / sizeof *handled_signals };
 
 struct daemon {
@@ -354,7 +354,7 @@ static void on_signal(uv_signal_t *handle, int signum)
     struct daemon *daemon = handle->data;
     if (signum == SIGHUP)
         reload(daemon);
-    else
+    else if (keeper_ends_by(daemon->options.cluster_job, signum))
         daemon_drain(daemon, signum);
 }
 

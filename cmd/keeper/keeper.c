@@ -30,7 +30,7 @@ enum {
     TICK_MS = 50,
     LEASE_MS = 5000,    /* of an agent: two empty keepers wait for it, and for the store's */
     AGAIN_MS = 1000,    /* between two starts of a process that does not last */
-    END_MS = 5000,      /* from SIGTERM to SIGKILL */
+    END_MS = 5000,      /* from a signal to SIGKILL */
     WAITING_MS = 10000, /* between lines that say who is missing, ... */
     MISSED_MS = 2000,   /* ... and before the first one */
     STATE_TEXT = KEEPER_PATH + 64,
@@ -56,7 +56,7 @@ struct keeper {
     int address_fd; /* other keepers of this machine wait for it */
     struct keeper_peers *peers;
     uv_timer_t tick;
-    uv_signal_t signals[3];
+    uv_signal_t signals[4];
     uint64_t end_by_ms;
     uint64_t told_waiting_ms;
 
@@ -91,14 +91,15 @@ static void endpoint_of(const struct keeper *keeper, unsigned number,
 
 static void stop(struct keeper *keeper, enum keeper_phase phase)
 {
-    int signum = phase == ENDING ? SIGTERM : SIGKILL;
+    bool ending = phase == ENDING;
     keeper->phase = phase;
     keeper->end_by_ms = uv_now(keeper->loop) + END_MS;
     keeper_look_forget(&keeper->look);
     keeper_replace_finish(&keeper->replace);
-    keeper_child_signal(&keeper->server.child, signum);
+    keeper_child_signal(&keeper->server.child, ending ? KEEPER_END_SIGNAL : SIGKILL);
     if (phase != ENDING || !keeper_server_runs(&keeper->server))
-        keeper_child_signal(&keeper->etcd, signum); /* else a leader gives up its lease first */
+        keeper_child_signal(&keeper->etcd, ending ? SIGTERM : SIGKILL); /* else a leader gives up
+                                                                          * its lease first */
 }
 
 static void fail(struct keeper *keeper, int code, const struct ddp_error *err)
@@ -440,6 +441,9 @@ static void on_signal(uv_signal_t *handle, int signum)
     if (signum == SIGHUP) {
         keeper->options->reload(keeper->options->ctx);
         keeper_child_signal(&keeper->server.child, SIGHUP);
+    } else if (!keeper_ends_by(keeper->options->job, signum)) {
+        ddpi_log(keeper->log, DDPI_LOG_INFO, "%s: this keeper ends with its job, or its guard",
+                 strsignal(signum));
     } else if (keeper->phase != ENDING) {
         ddpi_log(keeper->log, DDPI_LOG_INFO, "%s: this keeper ends", strsignal(signum));
         warn_of_loss(keeper);
@@ -520,6 +524,7 @@ static ddp_status take_place(struct keeper *keeper, struct ddp_error *err)
                                               .text = options->list,
                                               .advertise = options->advertise,
                                               .option = self_option(keeper),
+                                              .waits = options->job != NULL,
                                               .log = keeper->log};
     struct keeper_rival_question rival = {.list = &keeper->list,
                                           .self = &keeper->self,
@@ -565,7 +570,7 @@ static ddp_status prepare(struct keeper *keeper, struct ddp_error *err)
 
 static void watch(struct keeper *keeper)
 {
-    static const int signums[] = {SIGTERM, SIGINT, SIGHUP};
+    static const int signums[] = {SIGTERM, SIGINT, SIGHUP, KEEPER_END_SIGNAL};
     for (unsigned i = 0; i < sizeof signums / sizeof *signums; i++) {
         uv_signal_init(keeper->loop, &keeper->signals[i]);
         keeper->signals[i].data = keeper;

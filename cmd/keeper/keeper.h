@@ -17,11 +17,23 @@
 #include "log.h"
 #include "proof.h"
 
+#include <signal.h>
+#include <stdbool.h>
 #include <uv.h>
+
+/* Who stops a service, or a step of Slurm, sends SIGTERM to each process of it. That is not meant
+ * for the keeper of a job: the other nodes need its store, and this node's agent, which ends in
+ * order. So that keeper, and its ddprund, end by another signal, which the guard sends. */
+enum { KEEPER_END_SIGNAL = SIGPWR };
+
+static inline bool keeper_ends_by(const char *job, int signum)
+{
+    return signum == KEEPER_END_SIGNAL || (job == NULL && signum != SIGHUP);
+}
 
 struct keeper_options {
     const char *list;
-    const char *job;         /* with which it ends; NULL: it ends by a signal */
+    const char *job;         /* with which it ends; NULL: it ends by SIGTERM or SIGINT */
     const char *advertise;   /* NULL: found */
     const char *cluster_dir; /* NULL: TMPDIR, or /var/tmp */
     uint16_t port;           /* where the list names none */

@@ -4,6 +4,7 @@
 #include "keeper_rival.h"
 
 #include "error.h"
+#include "keeper.h"
 #include "text.h"
 
 #include <errno.h>
@@ -26,7 +27,7 @@ struct rival {
     uv_loop_t *loop;
     struct keeper_peers *peers;
     uv_timer_t tick;
-    uv_signal_t signals[3];
+    uv_signal_t signals[4];
     uint64_t since_ms;
     bool seen; /* it goes on: the two have one job */
     int waits; /* connected to it since then; -1: not */
@@ -161,13 +162,13 @@ static void on_tick(uv_timer_t *timer)
 static void on_signal(uv_signal_t *handle, int signum)
 {
     struct rival *rival = handle->data;
-    if (signum != SIGHUP)
+    if (keeper_ends_by(rival->question->job, signum))
         finish(rival, ddpi_error_set(rival->err, DDP_E_CLOSED, "%s", strsignal(signum)));
 }
 
 static void watch(struct rival *rival)
 {
-    static const int signums[] = {SIGTERM, SIGINT, SIGHUP};
+    static const int signums[] = {SIGTERM, SIGINT, SIGHUP, KEEPER_END_SIGNAL};
     for (unsigned i = 0; i < sizeof signums / sizeof *signums; i++) {
         uv_signal_init(rival->loop, &rival->signals[i]);
         rival->signals[i].data = rival;

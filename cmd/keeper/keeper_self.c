@@ -122,7 +122,7 @@ static ddp_status find(const struct keeper_self_question *question,
                        "the name '%s' in the list (%s) has no address here, so it is not known "
                        "which of the listed machines this one is",
                        question->list->at[which].host, question->text);
-        if (ddpi_monotonic_ms() >= until_ms)
+        if (!question->waits && ddpi_monotonic_ms() >= until_ms)
             return DDP_E_INVALID;
         if (!told)
             ddpi_log(question->log, DDPI_LOG_WARN, "%s; waiting for it", err->msg);

@@ -12,6 +12,7 @@ struct keeper_self_question {
     const char *text;      /* the list, as the user gave it */
     const char *advertise; /* NULL: the only one that has an address of this machine */
     const char *option;    /* that a message advises to say it by */
+    bool waits;            /* for names that have no address yet, as long as it takes */
     const struct ddpi_log *log;
 };
 
@@ -22,8 +23,8 @@ struct keeper_self {
 
 /*
  * Find this machine in the list: the one that @advertise names, or else the one that has an address
- * of this machine. May block as long as the resolver does, and for 40 s while none is this
- * machine's and a name, which could be, has no address yet.
+ * of this machine. May block as long as the resolver does, and for 40 s, or for ever with @waits,
+ * while none is this machine's and a name, which could be, has no address yet.
  *
  * DDP_E_NOT_FOUND: none is this machine's. DDP_E_INVALID: several are, or one that could be has no
  * address, or a loopback address here, at which the others cannot reach it.

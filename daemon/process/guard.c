@@ -29,7 +29,7 @@
 
 enum {
     SWEEP_MS = 5000,
-    SIDECAR_END_MS = 8000,       /* from SIGTERM to SIGKILL */
+    SIDECAR_END_MS = 8000,       /* from its signal to SIGKILL */
     WRITE_LIMIT_SIGNAL = SIGURG, /* has no other use, and is not forwarded */
 };
 
@@ -121,7 +121,7 @@ static void release_agent(int held)
 static void note_exit(void *ctx, pid_t pid, int wait_status)
 {
     struct guard *guard = ctx;
-    sidecar_reaped(&guard->sidecar, pid, wait_status);
+    sidecar_reaped(&guard->sidecar, pid, wait_status, ddpi_monotonic_ms());
     if (pid != guard->agent)
         return;
     guard->gone = true;
@@ -137,9 +137,10 @@ static void take_signals(struct guard *guard)
 {
     struct signalfd_siginfo info;
     while (read(guard->signals, &info, sizeof info) == sizeof info) {
+        reap_collect(note_exit, guard); /* a signal that comes with the agent's end is ours */
         if (info.ssi_signo == SIGCHLD)
-            reap_collect(note_exit, guard);
-        else if (!guard->gone)
+            continue;
+        if (!guard->gone)
             kill(guard->agent, (int)info.ssi_signo);
         else
             guard->told_to_end |= is_ending((int)info.ssi_signo);
@@ -167,7 +168,7 @@ static void end_sidecar(struct guard *guard)
         guard_say("ddprun: this node has left the job, and keeps a copy of its store until the job "
                   "is over; one more signal ends that\n");
     await_sidecar(guard, ddpi_deadline(ddpi_monotonic_ms(), keep_ms));
-    sidecar_signal(&guard->sidecar, SIGTERM);
+    sidecar_signal(&guard->sidecar, SIDECAR_END_SIGNAL);
     guard->told_to_end = false;
     await_sidecar(guard, ddpi_monotonic_ms() + SIDECAR_END_MS);
     sidecar_signal(&guard->sidecar, SIGKILL);
@@ -178,7 +179,7 @@ static void end_sidecar(struct guard *guard)
 static _Noreturn void exit_as_agent(const struct guard *guard)
 {
     int wait_status = guard->wait_status;
-    if (guard->sidecar.state == SIDECAR_FAILED)
+    if (guard->told_agent)
         _exit(guard->sidecar.code);
     _exit(WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status));
 }
@@ -193,7 +194,7 @@ static _Noreturn void end_guard(struct guard *guard)
     pid_t spared = sidecar->pid;
     bool clean = reap_sweep(SWEEP_MS, &spared, &ended);
     if (spared == 0)
-        sidecar_reaped(sidecar, sidecar->pid, 0);
+        sidecar_reaped(sidecar, sidecar->pid, 0, ddpi_monotonic_ms());
     char name[SIGNAME_MAX];
     if (guard->held >= 0 && clean)
         release_agent(guard->held);
@@ -201,7 +202,9 @@ static _Noreturn void end_guard(struct guard *guard)
         guard_say("ddprun: the agent was killed by %s; what it left has been killed too (%zu of "
                   "the job's processes)%s\n",
                   signame_of(WTERMSIG(wait_status), name), ended,
-                  clean ? ", nothing of the job is running any more" : "");
+                  clean && sidecar->state != SIDECAR_RUNNING
+                      ? ", nothing of the job is running any more"
+                      : "");
     if (!clean)
         reap_each_child(sidecar->pid, guard_say_stuck, NULL);
     end_sidecar(guard);

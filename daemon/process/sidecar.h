@@ -1,23 +1,27 @@
 /*
- * sidecar.h - a process that the guard runs beside the agent. The guard starts it again when it
- * dies, at most once a second. Allocates nothing, as the guard must not.
+ * sidecar.h - a process that the guard runs beside the agent. The guard starts it again: one that
+ * was killed at most once a second, and one that has ended by itself after a minute, as it is not
+ * needed now, or cannot run now. Allocates nothing, as the guard must not.
  *
- *   NONE --> RUNNING --exit code 0--> DONE: it is not needed, or not any more
- *            |  ^  |
- *            |  |  +--it fails before it was started again--> FAILED: it cannot run here
- *            v  |
- *          WAITING, to be started again
+ *   NONE --> RUNNING --the first one fails within a minute--> FAILED: it cannot run here
+ *             |  ^
+ *             v  |
+ *           WAITING, to be started again
  */
 #ifndef DAEMON_SIDECAR_H
 #define DAEMON_SIDECAR_H
 
 #include "spawn.h"
 
+#include <signal.h>
+
+/* Tells it to end. No supervisor sends this to all processes of a job, as it does SIGTERM. */
+enum { SIDECAR_END_SIGNAL = SIGPWR };
+
 enum sidecar_state {
     SIDECAR_NONE,
     SIDECAR_RUNNING,
     SIDECAR_WAITING,
-    SIDECAR_DONE,
     SIDECAR_FAILED,
 };
 
@@ -28,7 +32,8 @@ struct sidecar {
     pid_t pid; /* RUNNING */
     int code;  /* FAILED: its exit code */
     uint64_t started_ms;
-    bool again; /* it was started again */
+    uint64_t again_ms; /* WAITING: when to start it again */
+    bool again;        /* it is not the first one */
 };
 
 /* Start it if it is time, at @now_ms of the monotonic clock. False: it cannot be started; @err says
@@ -38,8 +43,8 @@ bool sidecar_run(struct sidecar *sidecar, uint64_t now_ms, struct ddp_error *err
 /* When to call sidecar_run(); UINT64_MAX: never. */
 uint64_t sidecar_due_ms(const struct sidecar *sidecar);
 
-/* A child was reaped. */
-void sidecar_reaped(struct sidecar *sidecar, pid_t pid, int wait_status);
+/* A child was reaped, at @now_ms. */
+void sidecar_reaped(struct sidecar *sidecar, pid_t pid, int wait_status, uint64_t now_ms);
 
 /* Send a signal, if it runs. */
 void sidecar_signal(const struct sidecar *sidecar, int signum);

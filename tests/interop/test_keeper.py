@@ -77,9 +77,11 @@ class KeeperCase(DdprundCase):
     def etcd_of(self, job):
         return wait_until(lambda: self.parts(job)[0], 'an etcd')
 
+    end_signal = signal.SIGTERM
+
     def end(self, *keepers):
         for job in keepers:
-            job.signal(signal.SIGTERM)
+            job.signal(self.end_signal)
         for job in keepers:
             self.assertEqual(job.wait(), 0, job.err)
 
@@ -298,7 +300,8 @@ class Jobs(JobCase):
 
 @needs_tls
 class Ends(JobCase):
-    """A store that is for one job ends with it."""
+    """A store that is for one job ends with it, and by no signal that others get."""
+    end_signal = signal.SIGPWR
     words = ['--cluster-job=job']
 
     def setUp(self):
@@ -392,8 +395,12 @@ class Ends(JobCase):
         first.read_until('listening on')
         second = self.keeper(0, *self.words)
         second.read_until('another keeper of this machine is at work')
-        second.signal(signal.SIGHUP)
+        for job in (first, second):
+            for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGINT): # as all processes of a service may get
+                job.signal(number)
+        os.kill(self.parts(first)[1], signal.SIGTERM)
         self.end(second, first)
+        self.assertNotIn('was killed', first.err)
 
     def test_a_second_keeper_of_another_job(self):
         first = self.keeper(0, *self.words)
@@ -413,8 +420,7 @@ class Ends(JobCase):
         self.assertEqual(second.wait(), CONFIG)
         self.assertIn(self.endpoints[0], second.err)
         self.assertIn("one of the job 'job', and this one of 'other'", second.err)
-        first.signal(signal.SIGTERM)
-        first.wait()
+        self.end(first)
 
 
 @needs_tls

@@ -499,7 +499,7 @@ END_TEST
 /* ---- a process beside the agent ---- */
 
 /* It says s when it stands, and t when it is told to end. */
-static const char standing[] = "trap 'kill $!; printf t; exit 0' TERM; sleep 1000 & printf s; wait";
+static const char standing[] = "trap 'kill $!; printf t; exit 0' PWR; sleep 1000 & printf s; wait";
 
 static void request_of(const char *script, struct spawn_request *ret)
 {
@@ -599,25 +599,30 @@ static void await_end(struct sidecar *sidecar)
     int status;
     pid_t pid = sidecar->pid;
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    sidecar_reaped(sidecar, pid, status);
+    sidecar_reaped(sidecar, pid, status, 5100);
 }
 
-/* The first failure says that it cannot run here; a later one does not. */
+/* The first failure, if it comes soon, says that it cannot run here; a later one does not. */
 START_TEST(how_a_sidecar_ends)
 {
-    static const char *const scripts[] = {"exit 0", "exit 3", "kill -9 $$"};
-    static const enum sidecar_state first[] = {SIDECAR_DONE, SIDECAR_FAILED, SIDECAR_WAITING},
-                                    later[] = {SIDECAR_DONE, SIDECAR_WAITING, SIDECAR_WAITING};
-    for (int i = 0; i < 6; i++) {
-        struct sidecar sidecar = {.request = &beside, .again = i >= 3};
-        request_of(scripts[i % 3], &beside);
+    static const struct {
+        const char *script;
+        bool again;
+        enum sidecar_state state;
+        uint64_t due_ms;
+    } rows[] = {
+        {"exit 0", false, SIDECAR_WAITING, 65100},     {"exit 0", true, SIDECAR_WAITING, 65100},
+        {"exit 3", false, SIDECAR_FAILED, UINT64_MAX}, {"exit 3", true, SIDECAR_WAITING, 65100},
+        {"kill -9 $$", false, SIDECAR_WAITING, 6000},  {"kill -9 $$", true, SIDECAR_WAITING, 6000}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct sidecar sidecar = {.request = &beside, .again = rows[i].again};
+        request_of(rows[i].script, &beside);
         ck_assert_uint_eq(sidecar_due_ms(&sidecar), 0);
         ck_assert(sidecar_run(&sidecar, 5000, NULL));
         ck_assert_int_eq(sidecar.state, SIDECAR_RUNNING);
         await_end(&sidecar);
-        ck_assert_int_eq(sidecar.state, i < 3 ? first[i] : later[i - 3]);
-        ck_assert_uint_eq(sidecar_due_ms(&sidecar),
-                          sidecar.state == SIDECAR_WAITING ? 6000 : UINT64_MAX);
+        ck_assert_int_eq(sidecar.state, rows[i].state);
+        ck_assert_uint_eq(sidecar_due_ms(&sidecar), rows[i].due_ms);
         ck_assert(sidecar.state != SIDECAR_FAILED || sidecar.code == 3);
     }
 }
