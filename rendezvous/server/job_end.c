@@ -2,13 +2,16 @@
  * job_end.c - the end of a store that is for one job. The key "closed/JOB" says that the job has
  * had a result, and that its last member has left. It is written in the turn in which that happens,
  * so another server that takes this one's place finds either the members or the key. It goes when
- * the job has members again.
+ * the job has members again. A job that has had none for ten minutes is over, too: agents that
+ * cannot join give up by then.
  */
 #include "server.h"
 #include "server_impl.h"
 
 #include <stdio.h>
 #include <string.h>
+
+enum { DESERTED_MS = 10 * 60 * 1000 };
 
 struct closed_key {
     char text[sizeof "closed/" + DDPI_JOB_MAX];
@@ -42,15 +45,24 @@ void ddpi_server_note_begin(struct ddpi_server *server, const char *job)
     ddpi_kv_remove(server->kv, key.all);
 }
 
-/* As of a change that is durable: a server that is no longer the leader must not say so. */
-static bool is_over(const struct ddpi_server *server)
+/* As of a change that is durable: a server that is no longer the leader must not say so. Other jobs
+ * may use the store, too. */
+static bool is_over(struct ddpi_server *server)
 {
     const char *job = server->job_end.job;
+    uint64_t now_ms = uv_now(server->shared.loop);
     struct closed_key key;
-    if (server->standby.on || ddpi_round_keys_has(server->rounds, ddpi_bytes_of(job, strlen(job))))
+    if (server->standby.on ||
+        ddpi_round_keys_has(server->rounds, ddpi_bytes_of(job, strlen(job)))) {
+        server->job_end.deserted_ms = now_ms;
+        return false;
+    }
+    if (ddpi_round_keys_other(server->rounds, job) != NULL)
         return false;
     closed_key(&key, job);
-    return ddpi_kv_peek(server->kv, key.all).data != NULL && ddpi_server_may_answer_all(server);
+    bool closed = ddpi_kv_peek(server->kv, key.all).data != NULL;
+    return (closed || now_ms - server->job_end.deserted_ms >= DESERTED_MS) &&
+           ddpi_server_may_answer_all(server);
 }
 
 /* All that a standby would not admit. */
@@ -84,5 +96,6 @@ void ddpi_server_end_with(struct ddpi_server *server, const char *job, void (*ov
 {
     snprintf(server->job_end.job, sizeof server->job_end.job, "%s", job);
     server->job_end.over = (struct server_callback){over, ctx};
+    server->job_end.deserted_ms = uv_now(server->shared.loop);
     ddpi_server_turn_again(server);
 }

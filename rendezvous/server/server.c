@@ -418,6 +418,7 @@ ddp_status ddpi_server_set_keeper_status(struct ddpi_server *server, const char 
     server->keeper_status = copy;
     server->keeper_status_len = len;
     server->keeper_status_ms = uv_now(server->shared.loop);
+    ddpi_server_look_for_end(server); /* by the clock */
     return DDP_OK;
 }
 

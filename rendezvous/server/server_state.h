@@ -58,6 +58,7 @@ struct ddpi_server {
 
     struct {
         char job[DDPI_JOB_MAX + 1]; /* that the store is for; "": none */
+        uint64_t deserted_ms;       /* since when it has had no member */
         struct server_callback over;
     } job_end;
 
