@@ -217,29 +217,6 @@ static bool has_no_host(const struct multi_node *node)
            node->address.host[0] != '\0';
 }
 
-static void on_long_wait(uv_timer_t *timer)
-{
-    const struct multi_node *node = timer->data;
-    const struct multi_node_config *config = node->config;
-    const char *name = config->endpoint.host, *host = node->address.host;
-    bool is_name = host[0] != '\0' && strcmp(name, host) != 0;
-    if (is_cut_off(node))
-        membership_say(node->membership,
-                       "no other machine can reach %s%s%s%s: if nodes are to come from other "
-                       "machines, give all nodes the same --rdzv-endpoint=HOST:%u, a name or an "
-                       "address at which they reach one of them",
-                       config->store, is_name ? " (" : "", is_name ? host : "",
-                       is_name ? " here)" : "", config->endpoint.port);
-    else if (has_no_host(node))
-        membership_say(
-            node->membership,
-            "no store answers at %s, and this node cannot host it, as it does not have the address "
-            "%s: start ddprun on the node that has it, or a ddprund; if no node has it (that of a "
-            "service, or NAT), start one node with --rdzv-endpoint=0.0.0.0:%u "
-            "--rdzv-conf=is_host=true --local-addr=HOST, at which the others reach it",
-            config->store, host, config->endpoint.port);
-}
-
 /* ---- messages of the store ---- */
 
 static void on_cluster(void *ctx, const struct ddp_round_seat *seat, const char *why)
@@ -380,6 +357,32 @@ static void tell_lost(struct multi_node *node, const char *why)
                        node->config->endpoint.port, node->busy_host);
 }
 
+static void on_long_wait(uv_timer_t *timer)
+{
+    struct multi_node *node = timer->data;
+    const struct multi_node_config *config = node->config;
+    const char *name = config->endpoint.host, *host = node->address.host;
+    bool is_name = host[0] != '\0' && strcmp(name, host) != 0;
+    if (config->is_replicated && !node->connected && !node->told) {
+        tell_lost(node, node->early_why);
+        node->told = true;
+    } else if (is_cut_off(node))
+        membership_say(node->membership,
+                       "no other machine can reach %s%s%s%s: if nodes are to come from other "
+                       "machines, give all nodes the same --rdzv-endpoint=HOST:%u, a name or an "
+                       "address at which they reach one of them",
+                       config->store, is_name ? " (" : "", is_name ? host : "",
+                       is_name ? " here)" : "", config->endpoint.port);
+    else if (has_no_host(node))
+        membership_say(
+            node->membership,
+            "no store answers at %s, and this node cannot host it, as it does not have the address "
+            "%s: start ddprun on the node that has it, or a ddprund; if no node has it (that of a "
+            "service, or NAT), start one node with --rdzv-endpoint=0.0.0.0:%u "
+            "--rdzv-conf=is_host=true --local-addr=HOST, at which the others reach it",
+            config->store, host, config->endpoint.port);
+}
+
 /* The keepers of the store, which start with this agent, need a moment. */
 static bool is_early(const struct multi_node *node)
 {
@@ -398,7 +401,9 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
         on_connected(node);
         return;
     }
-    if (!node->told && !is_early(node))
+    if (is_early(node))
+        snprintf(node->early_why, sizeof node->early_why, "%s", why);
+    else if (!node->told)
         tell_lost(node, why);
     membership_disconnected(node->membership, why);
     if (node->busy_host[0] != '\0')

@@ -59,8 +59,9 @@ struct multi_node {
     uv_timer_t try_again;             /* to listen at @busy_host, until there is a connection */
     uv_timer_t long_wait;             /* until what may keep the nodes apart is said */
     bool connected;
-    bool reached; /* it has been connected */
-    bool told;    /* the user, that the connection is lost */
+    bool reached;        /* it has been connected */
+    bool told;           /* the user, that the connection is lost */
+    char early_why[128]; /* why there was none yet, when that was not to be told */
     bool left;
     bool lingering;                     /* only because other nodes need this store */
     void (*met)(void *ctx, int socket); /* connected to the store by @socket; NULL: nobody asks */

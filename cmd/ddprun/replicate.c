@@ -65,8 +65,11 @@ static ddp_status find_program(char **ret, struct ddp_error *err)
         return DDP_OK;
     ddpi_free(*ret);
     *ret = NULL;
-    ddp_status status = program_find("ddprund", ret, err);
-    return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "--replicate");
+    if (program_find("ddprund", ret, NULL) == DDP_OK)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_NOT_FOUND,
+                          "--replicate needs the program ddprund, and it is neither beside ddprun "
+                          "nor in PATH; install it there (it is in the same package)");
 }
 
 /* Takes @word; NULL: there was no memory for it. */
@@ -94,15 +97,12 @@ ddp_status replicate_plan(struct replicate *replicate, const struct ddprun_optio
                           const struct ddpi_endpoints *endpoints, const char *job,
                           struct ddp_error *err)
 {
-    char *program, list[DDPI_ENDPOINTS_TEXT];
+    char list[DDPI_ENDPOINTS_TEXT];
     if (!options->replicate)
         return DDP_OK;
-    ddp_status status = find_program(&program, err);
-    if (status != DDP_OK)
-        return status;
     ddpi_endpoints_text(endpoints, list, sizeof list);
     replicate->complete = true;
-    add_word(replicate, program);
+    add_word(replicate, ddpi_strdup("ddprund"));
     add_word(replicate, ddpi_asprintf("--cluster=%s", list));
     add_word(replicate, ddpi_asprintf("--cluster-job=%s", job));
     add_word(replicate, ddpi_asprintf("--state-lease=%dms", REPLICATE_STATE_LEASE_MS));
@@ -125,12 +125,15 @@ ddp_status replicate_open(struct replicate *replicate, const struct spawn_reques
     *ret = NULL;
     if (replicate->count == 0)
         return DDP_OK;
+    ddp_status status = find_program(&replicate->path, err);
+    if (status != DDP_OK)
+        return status;
     /* Standard output belongs to the workers. */
     replicate->null = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (replicate->null < 0)
         return ddpi_error_sys(err, errno, "cannot open /dev/null");
     replicate->request =
-        (struct spawn_request){.path = replicate->words[0],
+        (struct spawn_request){.path = replicate->path,
                                .argv = replicate->words,
                                .envp = environ,
                                .stdio = {replicate->null, replicate->null, STDERR_FILENO}};
@@ -142,6 +145,7 @@ void replicate_finish(struct replicate *replicate)
 {
     for (unsigned i = 0; i < replicate->count; i++)
         ddpi_free(replicate->words[i]);
+    ddpi_free(replicate->path);
     if (replicate->null > 0)
         close(replicate->null);
     *replicate = (struct replicate){0};

@@ -12,7 +12,8 @@ enum { REPLICATE_WORDS = 12, REPLICATE_STATE_LEASE_MS = 2000 };
 
 /* Zeroed: there is no keeper. */
 struct replicate {
-    char *words[REPLICATE_WORDS]; /* NULL-terminated; the first is the program */
+    char *words[REPLICATE_WORDS]; /* NULL-terminated */
+    char *path;                   /* of the program; NULL: not looked for yet */
     unsigned count;
     bool complete;
     int null; /* 0: not open */
@@ -24,14 +25,14 @@ struct replicate {
 DDP_MUST_CHECK ddp_status replicate_check(const struct ddprun_options *options,
                                           struct ddp_error *err);
 
-/* If the options ask for a keeper, find the program and make its command. On failure, too, call
- * replicate_finish(). */
+/* If the options ask for a keeper, make its command. On failure, too, call replicate_finish(). */
 DDP_MUST_CHECK ddp_status replicate_plan(struct replicate *replicate,
                                          const struct ddprun_options *options,
                                          const struct ddpi_endpoints *endpoints, const char *job,
                                          struct ddp_error *err);
 
-/* What the guard is to start; NULL: no keeper was asked for. Valid until replicate_finish(). */
+/* Find the program. *@ret is what the guard is to start; NULL: no keeper was asked for. Valid until
+ * replicate_finish(). DDP_E_NOT_FOUND, DDP_E_SYSTEM. */
 DDP_MUST_CHECK ddp_status replicate_open(struct replicate *replicate,
                                          const struct spawn_request **ret, struct ddp_error *err);
 

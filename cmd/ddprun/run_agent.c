@@ -353,15 +353,18 @@ static void describe_multi(void *ctx, const char *text)
 }
 
 /* The keeper beside this agent goes on until the job is over. If that is now, the keepers end by
- * themselves, unless they have lost each other: as long as it takes to know that is enough. */
+ * themselves, unless they have lost each other: as long as it takes to know that is enough. A node
+ * without a store cannot know when the job is over. */
 static void keep_sidecar(const struct run *run)
 {
     const struct member *member = &run->membership.member;
     bool ended = member->seat.order == DDP_ROUND_END && !member->seat.spare;
     bool goes_on = run->multi.reached && (member->says.leaving || member->seat.spare);
-    uint64_t ms = ended     ? member->lease_ms + (uint64_t)REPLICATE_STATE_LEASE_MS
-                  : goes_on ? GUARD_SIDECAR_STAYS
-                            : 0;
+    uint64_t ms = 0;
+    if (goes_on && run->multi.connected)
+        ms = GUARD_SIDECAR_STAYS;
+    else if (goes_on || ended)
+        ms = member->lease_ms + (uint64_t)REPLICATE_STATE_LEASE_MS;
     guard_keep_sidecar(run->membership.agent.config->guard, ms);
 }
 
