@@ -365,7 +365,8 @@ class Status(JobCase):
     def test_a_spare(self):
         for name in 'abc':
             self.node(name, nnodes='1:2')
-        job = self.await_runs(2, members=3)
+        self.await_runs(2, members=3)
+        job = self.await_job('a spare', lambda job: any(node['spare'] for node in job['nodes']))
         spares = [node for node in job['nodes'] if node['spare']]
         self.assertEqual([(node['node_rank'], node['first_rank'], node['order'], node['workers'])
                           for node in spares], [(None, None, 'wait', [])])
