@@ -17,7 +17,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import ROOT, children, wait_until
+from ddprun_run import children, wait_until
 from ddprund_run import CONFIG, DDPCTL, DDPRUND, USAGE, needs_tls
 from etcd_cluster import ETCD
 from nodes import NodesCase, NotPermitted, Wires, is_alive
@@ -26,7 +26,6 @@ from skip import skip_program
 TRIO = ('n1', 'n2', 'n3')
 KILLS = int(os.environ.get('DDPRUN_KILLS', '4'))
 PORT = 29400
-BUILD = Path(DDPRUND).parents[1]
 
 
 def name_of(pid):
@@ -219,16 +218,6 @@ class Deaths(ReplicateCase):
 
 
 DEADLY = ('node', 'agent', 'guard', 'keeper') # its data is gone
-@needs_tls
-class Demo(ReplicateCase):
-    def test_quick(self):
-        job = self.start('--quick', '--synthetic', f'--build={BUILD}', program=str(ROOT / 'scripts' / 'demo-elastic'))
-        self.assertEqual(job.wait(), 0, job.out + job.err)
-        self.assertIn('it had rank 0, and a copy of the store', job.out)
-        self.assertIn('points apart, within 0.1', job.out)
-        self.assertEqual(job.running(), [])
-
-
 WRITER = 'i=0; while :; do i=$((i + 1)); "$0" store --timeout=10m set w/$i $i && echo $i; done'
 
 
