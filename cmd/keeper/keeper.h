@@ -16,6 +16,7 @@
 
 #include "log.h"
 #include "proof.h"
+#include "sidecar.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -24,7 +25,7 @@
 /* Who stops a service, or a step of Slurm, sends SIGTERM to each process of it. That is not meant
  * for the keeper of a job: the other nodes need its store, and this node's agent, which ends in
  * order. So that keeper, and its ddprund, end by another signal, which the guard sends. */
-enum { KEEPER_END_SIGNAL = SIGPWR };
+enum { KEEPER_END_SIGNAL = SIDECAR_END_SIGNAL };
 
 static inline bool keeper_ends_by(const char *job, int signum)
 {
