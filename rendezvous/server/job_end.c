@@ -2,8 +2,8 @@
  * job_end.c - the end of a store that is for one job. The key "closed/JOB" says that the job has
  * had a result, and that its last member has left. It is written in the turn in which that happens,
  * so another server that takes this one's place finds either the members or the key. It goes when
- * the job has members again. A job that has had none for ten minutes is over, too: agents that
- * cannot join give up by then.
+ * the job has members again. A job that has had none for ten minutes is over, too: by default,
+ * agents that cannot join give up by then.
  */
 #include "server.h"
 #include "server_impl.h"

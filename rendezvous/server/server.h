@@ -118,7 +118,8 @@ void ddpi_server_stand_in(struct ddpi_server *server);
 /* The store is for @job, a valid name, and over with it. When the job has had a result, its last
  * member has left, and that is durable, the server stands by, so that nobody comes any more, and
  * @over is called from the loop, once. That happens at once if an earlier server with the same
- * contents has seen it. */
+ * contents has seen it, and also when the job has had no member for ten minutes; but not while
+ * another job has members. */
 void ddpi_server_end_with(struct ddpi_server *server, const char *job, void (*over)(void *ctx),
                           void *ctx);
 
