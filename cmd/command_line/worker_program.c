@@ -21,8 +21,8 @@
 #include <unistd.h>
 
 /* From the folder of ddprun. */
-#define BESIDE    "%s/ddprun-pmix"
-#define INSTALLED "%s/../" LIBRARIES "/ddprun-pmix"
+#define BESIDE    "ddprun-pmix"
+#define INSTALLED "../" LIBRARIES "/ddprun-pmix"
 
 enum {
     OUR_WORDS = 4, /* python3 -u -m, and an argument */
@@ -219,7 +219,7 @@ void program_describe(char *const *operands, bool module, char *text, size_t siz
         snprintf(text + size - CUT_MARK, CUT_MARK, " ... #%08" PRIx32, hash);
 }
 
-char *program_find_pmix_server(void)
+char *program_find_beside(const char *name)
 {
     char folder[PATH_MAX];
     ssize_t len = readlink("/proc/self/exe", folder, sizeof folder - 1);
@@ -227,13 +227,17 @@ char *program_find_pmix_server(void)
     char *slash = strrchr(folder, '/');
     if (slash != NULL)
         *slash = '\0';
-    for (int i = 0; i < 2; i++) {
-        char *path = i == 0 ? ddpi_asprintf(BESIDE, folder) : ddpi_asprintf(INSTALLED, folder);
-        if (path != NULL && access(path, X_OK) == 0)
-            return path;
-        ddpi_free(path);
-    }
+    char *path = ddpi_asprintf("%s/%s", folder, name);
+    if (path != NULL && access(path, X_OK) == 0)
+        return path;
+    ddpi_free(path);
     return NULL;
+}
+
+char *program_find_pmix_server(void)
+{
+    char *path = program_find_beside(BESIDE);
+    return path != NULL ? path : program_find_beside(INSTALLED);
 }
 
 void program_finish(struct program *program)

@@ -42,6 +42,10 @@ void program_describe(char *const *operands, bool module, char *text, size_t siz
 /* Find the program @name, as a shell would. *@ret_path is the caller's to ddpi_free(). */
 DDP_MUST_CHECK ddp_status program_find(const char *name, char **ret_path, struct ddp_error *err);
 
+/* Find the program @name, relative to the folder of this one. NULL: there is none, or no memory.
+ * The caller's to ddpi_free(). */
+DDP_MUST_CHECK char *program_find_beside(const char *name);
+
 /* Find the PMIx server for programs of Open MPI: beside ddprun, where it is built, or where it is
  * installed. NULL: there is none. The caller's to ddpi_free(). */
 DDP_MUST_CHECK char *program_find_pmix_server(void);

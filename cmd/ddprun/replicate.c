@@ -52,19 +52,9 @@ ddp_status replicate_check(const struct ddprun_options *options, struct ddp_erro
 /* ddprund beside this program; else in PATH. */
 static ddp_status find_program(char **ret, struct ddp_error *err)
 {
-    char folder[4096];
-    ssize_t len = readlink("/proc/self/exe", folder, sizeof folder - 1);
-    folder[len > 0 ? len : 0] = '\0';
-    char *slash = strrchr(folder, '/');
-    if (slash != NULL)
-        *slash = '\0';
-    *ret = ddpi_asprintf("%s/ddprund", folder);
-    if (*ret == NULL)
-        return ddpi_error_nomem(err, sizeof folder);
-    if (access(*ret, X_OK) == 0)
+    *ret = program_find_beside("ddprund");
+    if (*ret != NULL)
         return DDP_OK;
-    ddpi_free(*ret);
-    *ret = NULL;
     if (program_find("ddprund", ret, NULL) == DDP_OK)
         return DDP_OK;
     return ddpi_error_set(err, DDP_E_NOT_FOUND,
