@@ -72,6 +72,10 @@ def skip_reasons(code, output):
 
 
 def failure_lines(output):
-    """The last lines of @output that name what failed, or its last ones: warnings and expected errors come before."""
+    """The last lines of @output that name what failed, or its last ones: warnings and expected errors come before. Of a
+    test that was ended also what it was at."""
     lines = (FAILURE_LINE.findall(output) or output.splitlines())[-LINES_SHOWN:]
+    before, ended, _ = output.partition('\nended: it ')
+    if ended:
+        lines = before.splitlines()[-LINES_SHOWN:] + lines
     return [line.strip()[:240] for line in lines]

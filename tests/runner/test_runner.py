@@ -200,6 +200,11 @@ class CountsTest(unittest.TestCase):
         nested = 'Ran 1 test in 0.1s\n\nFAILED (failures=1)\n' + 'Ran 2 tests in 0.1s\n\nOK (expected failures=1)\n'
         self.assertEqual(counts.count_test(0, nested), counts.count(passed=2))
 
+    def test_what_was_ended_shows_what_it_was_at(self):
+        output = 'test_a ... ok\ntest_b ... waiting for a leader\n\nended: it used more. Its processes:\n1 etcd\n'
+        self.assertEqual(counts.failure_lines(output), ['test_a ... ok', 'test_b ... waiting for a leader',
+                                                        'ended: it used more. Its processes:'])
+
     def test_what_names_no_failure_shows_its_end(self):
         self.assertEqual(counts.failure_lines('\n'.join(map(str, range(20)))), ['14', '15', '16', '17', '18', '19'])
 
