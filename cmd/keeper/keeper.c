@@ -336,15 +336,30 @@ static ddp_status check_heard(const struct keeper *keeper, unsigned machine,
     return DDP_OK;
 }
 
+/* Whether the store of the others, if they have one, can be that of the job. */
+static ddp_status check_is_of_job(const struct keeper *keeper, struct ddp_error *err)
+{
+    if (!ddpi_cluster_is_of_no_job(&keeper->cluster, uv_now(keeper->loop)))
+        return DDP_OK;
+    return ddpi_error_set(
+        err, DDP_E_INVALID,
+        "the other two machines of the list (%s) have a store that is for no job: "
+        "use it without --replicate, or give this job another port",
+        keeper->options->list);
+}
+
 static void on_heard(void *ctx, unsigned machine, const struct ddpi_keeper_status *status,
                      uint64_t asked_ms)
 {
     struct keeper *keeper = ctx;
     struct ddp_error err;
-    if (check_heard(keeper, machine, status, &err) == DDP_OK) {
+    ddp_status checked = check_heard(keeper, machine, status, &err);
+    if (checked == DDP_OK) {
         ddpi_cluster_hear(&keeper->cluster, status, asked_ms);
-        return;
+        checked = check_is_of_job(keeper, &err);
     }
+    if (checked == DDP_OK)
+        return;
     if (keeper->phase != RUNNING || keeper->cluster.own.phase != KEEPER_EMPTY)
         return; /* the other one is new, and ends with this sentence */
     if (status->phase == KEEPER_ENDING)
@@ -426,7 +441,8 @@ static void on_tick(uv_timer_t *timer)
 /* Two of three must be there for a store. */
 static void warn_of_loss(const struct keeper *keeper)
 {
-    unsigned others = ddpi_cluster_others(&keeper->cluster, uv_now(keeper->loop));
+    unsigned others =
+        ddpi_cluster_others(&keeper->cluster, keeper->cluster.quiet_ms, uv_now(keeper->loop));
     if (keeper->cluster.own.phase != KEEPER_MEMBER || others >= 2)
         return;
     ddpi_log(keeper->log, DDPI_LOG_WARN,

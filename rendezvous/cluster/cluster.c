@@ -11,6 +11,7 @@ void ddpi_cluster_begin(struct ddpi_cluster *cluster, const struct ddpi_cluster_
                         uint64_t now_ms)
 {
     cluster->quiet_ms = quiet_ms;
+    cluster->seen = cluster->own.number;
     cluster->own = (struct ddpi_keeper_status){.self = self, .life = life};
     snprintf(cluster->own.job, sizeof cluster->own.job, "%s", job);
     ddpi_cluster_list_put(list, cluster->own.list);
@@ -60,14 +61,21 @@ void ddpi_cluster_replaced(struct ddpi_cluster *cluster, const struct ddpi_clust
         cluster->again_ms = now_ms + DDPI_CLUSTER_AGAIN_MS;
 }
 
-/* What the keeper of machine @i has said in the last second; NULL: nothing, or it is this one. */
+/* What the keeper of machine @i has said in the last @within_ms; NULL: nothing, or it is this
+ * one. */
+static const struct ddpi_keeper_status *heard_within(const struct ddpi_cluster *cluster, unsigned i,
+                                                     uint64_t within_ms, uint64_t now_ms)
+{
+    if (i == cluster->own.self || !cluster->heard[i].known ||
+        now_ms - cluster->heard[i].asked_ms > within_ms)
+        return NULL;
+    return &cluster->heard[i].status;
+}
+
 static const struct ddpi_keeper_status *heard_of(const struct ddpi_cluster *cluster, unsigned i,
                                                  uint64_t now_ms)
 {
-    if (i == cluster->own.self || !cluster->heard[i].known ||
-        now_ms - cluster->heard[i].asked_ms > DDPI_CLUSTER_FRESH_MS)
-        return NULL;
-    return &cluster->heard[i].status;
+    return heard_within(cluster, i, DDPI_CLUSTER_FRESH_MS, now_ms);
 }
 
 bool ddpi_cluster_hears(const struct ddpi_cluster *cluster, unsigned machine, uint64_t now_ms)
@@ -75,22 +83,39 @@ bool ddpi_cluster_hears(const struct ddpi_cluster *cluster, unsigned machine, ui
     return heard_of(cluster, machine, now_ms) != NULL;
 }
 
-unsigned ddpi_cluster_others(const struct ddpi_cluster *cluster, uint64_t now_ms)
+unsigned ddpi_cluster_others(const struct ddpi_cluster *cluster, uint64_t within_ms,
+                             uint64_t now_ms)
 {
     unsigned count = 0;
     for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++) {
-        const struct ddpi_keeper_status *other = heard_of(cluster, i, now_ms);
-        count +=
-            other != NULL && other->phase == KEEPER_MEMBER && other->number == cluster->own.number;
+        const struct ddpi_keeper_status *other = heard_within(cluster, i, within_ms, now_ms);
+        count += other != NULL && other->number != 0 && other->number == cluster->own.number;
     }
     return count;
 }
 
+bool ddpi_cluster_is_of_no_job(const struct ddpi_cluster *cluster, uint64_t now_ms)
+{
+    unsigned members = 0;
+    uint64_t number = 0;
+    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++) {
+        const struct ddpi_keeper_status *other = heard_of(cluster, i, now_ms);
+        if (other == NULL || other->phase != KEEPER_MEMBER || other->job[0] != '\0')
+            continue;
+        members += number == 0 || number == other->number;
+        number = other->number;
+    }
+    return cluster->own.phase == KEEPER_EMPTY && cluster->own.job[0] != '\0' && members > 1;
+}
+
 bool ddpi_cluster_may_serve(struct ddpi_cluster *cluster, uint64_t now_ms)
 {
-    if (cluster->had_quorum && cluster->own.phase == KEEPER_MEMBER &&
-        ddpi_cluster_others(cluster, now_ms) > 0)
-        cluster->serves = true;
+    const struct ddpi_keeper_status *own = &cluster->own;
+    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++) {
+        const struct ddpi_keeper_status *other = heard_of(cluster, i, now_ms);
+        cluster->serves |= cluster->had_quorum && own->phase == KEEPER_MEMBER && other != NULL &&
+                           other->phase == KEEPER_MEMBER && other->number == own->number;
+    }
     return cluster->serves;
 }
 
@@ -154,6 +179,10 @@ static struct ddpi_cluster_step step_empty(struct ddpi_cluster *cluster, uint64_
             continue;
         if (other->leads && other->admitted[own->self] == own->life)
             return start(cluster, other->number, KEEPER_MEMBER, now_ms);
+        if (other->phase == KEEPER_ENDING && other->number == cluster->seen)
+            return (struct ddpi_cluster_step){.action = CLUSTER_END};
+        if (other->phase == KEEPER_MEMBER)
+            cluster->seen = other->number;
         if (other->knows_leader)
             cluster->led_ms = now_ms;
         if (proposal == NULL && other->founders[own->self] == own->life)

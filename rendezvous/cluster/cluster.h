@@ -22,7 +22,8 @@
  *   - A store that is for one job ends with it. The one that leads says that the job is over, when
  *     that is durable and nobody can come any more (server.h). Its keeper is ENDING then, and so is
  *     each that hears it of its own cluster. They go on, so that all hear it, and end when the
- *     others are ENDING, too, or not there. Who comes meanwhile is EMPTY, and waits.
+ *     others are ENDING, too, or not there. An EMPTY keeper that has seen this cluster before
+ *     its end ends with it, too. One that comes later waits.
  *
  * A keeper may be stopped for any time while its etcd goes on. What it has heard before counts by
  * when it was asked for, and its own time limits begin again.
@@ -62,6 +63,7 @@ struct ddpi_cluster {
     bool replacing;      /* a member */
     uint64_t stepped_ms; /* the last step */
     uint64_t led_ms;     /* when a leader was known last, or this life began */
+    uint64_t seen;       /* EMPTY: number of the cluster of its last life, or of others */
     uint64_t began_ms;   /* its promise, joining, or ending */
     uint64_t leads_ms;   /* since when this machine's store leads */
     uint64_t again_ms;   /* no replacement before */
@@ -102,8 +104,14 @@ const char *ddpi_cluster_job(const struct ddpi_cluster *cluster);
 /* This machine's store has led, and says that its job is over. */
 void ddpi_cluster_over(struct ddpi_cluster *cluster, uint64_t now_ms);
 
-/* How many other members of this keeper's cluster have been heard in the last second. */
-unsigned ddpi_cluster_others(const struct ddpi_cluster *cluster, uint64_t now_ms);
+/* How many other machines have a part of this keeper's cluster, as far as they were heard in the
+ * last @within_ms. */
+unsigned ddpi_cluster_others(const struct ddpi_cluster *cluster, uint64_t within_ms,
+                             uint64_t now_ms);
+
+/* Whether this keeper is of a job and without data, and the other two have a store that is of none:
+ * it would become that of the job, and end with it. */
+bool ddpi_cluster_is_of_no_job(const struct ddpi_cluster *cluster, uint64_t now_ms);
 
 /* What this machine's etcd says. @had_quorum: it has had one in this life. @leads: it has one now,
  * and this machine's store leads; @knows_leader: the same, or another one does. */

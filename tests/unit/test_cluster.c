@@ -264,7 +264,12 @@ static void end_replacing(unsigned i)
 
 static void end_well(unsigned i)
 {
-    ck_assert_msg(world.at[i].etcd->over, "a keeper ends before the job");
+    const struct ddpi_cluster *cluster = &world.at[i].cluster;
+    uint64_t number = cluster->own.number != 0 ? cluster->own.number : cluster->seen;
+    bool over = false;
+    for (unsigned j = 0; j < world.etcd_count; j++)
+        over |= world.etcds[j].number == number && world.etcds[j].over;
+    ck_assert_msg(over, "a keeper ends before the job");
     kill_machine(i);
     world.at[i].ended = true;
     if (world.requeues)
@@ -365,14 +370,32 @@ START_TEST(a_keeper_knows_how_many_others_are_there)
     begin_world(8);
     for (unsigned i = 0; i < MACHINES; i++)
         be_born(i);
-    run_for(300);
-    ck_assert_uint_eq(ddpi_cluster_others(&world.at[1].cluster, world.now_ms), 0);
+    const struct ddpi_cluster *cluster = &world.at[1].cluster;
+    ck_assert_uint_eq(ddpi_cluster_others(cluster, 1000, world.now_ms), 0);
     run_until_whole(5000);
     run_for(1000);
-    ck_assert_uint_eq(ddpi_cluster_others(&world.at[1].cluster, world.now_ms), 2);
+    ck_assert_uint_eq(ddpi_cluster_others(cluster, 1000, world.now_ms), 2);
     kill_machine(0);
     run_for(1500);
-    ck_assert_uint_eq(ddpi_cluster_others(&world.at[1].cluster, world.now_ms), 1);
+    ck_assert_uint_eq(ddpi_cluster_others(cluster, 1000, world.now_ms), 1);
+    ck_assert_uint_eq(ddpi_cluster_others(cluster, 2000, world.now_ms), 2);
+}
+END_TEST
+
+START_TEST(a_job_takes_no_store_that_is_of_none)
+{
+    struct ddpi_cluster cluster = {0};
+    struct ddpi_keeper_status says[] = {{.self = 1, .phase = KEEPER_MEMBER, .number = 5},
+                                        {.self = 2, .phase = KEEPER_MEMBER, .number = 5}};
+    begin_world(1);
+    ddpi_cluster_begin(&cluster, &world.list, 0, "j", 1, QUIET_MS, world.now_ms);
+    ddpi_cluster_hear(&cluster, &says[0], world.now_ms);
+    ck_assert(!ddpi_cluster_is_of_no_job(&cluster, world.now_ms)); /* a witness */
+    ddpi_cluster_hear(&cluster, &says[1], world.now_ms);
+    ck_assert(ddpi_cluster_is_of_no_job(&cluster, world.now_ms));
+    says[1].job[0] = 'j';
+    ddpi_cluster_hear(&cluster, &says[1], world.now_ms);
+    ck_assert(!ddpi_cluster_is_of_no_job(&cluster, world.now_ms));
 }
 END_TEST
 
@@ -505,6 +528,23 @@ START_TEST(a_leader_that_dies_with_the_end_has_a_successor)
         kill_machine(first); /* nobody has heard of it */
         run_for(5000);
         ck_assert_msg(ended() == MACHINES - 1, "seed %u", (unsigned)seed);
+    }
+}
+END_TEST
+
+/* It has come back, and been taken in or not, when the job ends. */
+START_TEST(who_has_lost_its_data_ends_with_the_job)
+{
+    for (uint64_t seed = 1; seed < 200; seed++) {
+        end_job(seed);
+        world.etcds[0].over = false;
+        unsigned who = follower();
+        kill_machine(who);
+        be_born(who);
+        run_for(200 + below(6000));
+        world.etcds[0].over = true;
+        run_for(3000);
+        ck_assert_msg(ended() == MACHINES, "seed %u", (unsigned)seed);
     }
 }
 END_TEST
@@ -695,12 +735,12 @@ Suite *test_suite(void)
     Suite *suite = suite_create("cluster");
     TCase *model = tcase_create("model");
     ADD_TESTS(model, three_empty_keepers_found_a_cluster_at_once,
-              a_keeper_knows_how_many_others_are_there, one_keeper_alone_founds_none,
-              two_keepers_wait_then_found_and_take_the_third_in,
+              a_keeper_knows_how_many_others_are_there, a_job_takes_no_store_that_is_of_none,
+              one_keeper_alone_founds_none, two_keepers_wait_then_found_and_take_the_third_in,
               a_machine_that_comes_back_empty_is_another_member, who_was_left_behind_begins_again,
               a_witness_knows_the_job_of_its_cluster, all_hear_the_end,
               a_leader_that_dies_with_the_end_has_a_successor,
-              who_is_cut_off_from_the_end_is_left_behind,
+              who_has_lost_its_data_ends_with_the_job, who_is_cut_off_from_the_end_is_left_behind,
               who_is_stopped_through_the_end_is_left_behind, the_next_job_waits_for_the_end);
     tcase_add_loop_test(model, no_order_of_events_founds_two_or_loses_an_entry, 0, 20);
     tcase_add_loop_test(model, one_fault_at_a_time_loses_nothing, 0, 20);
