@@ -105,7 +105,7 @@ static void stop(struct keeper *keeper, enum keeper_phase phase)
 static void fail(struct keeper *keeper, int code, const struct ddp_error *err)
 {
     ddpi_log(keeper->log, DDPI_LOG_ERROR, "%s", err->msg);
-    keeper->code = keeper_fail(code, err);
+    keeper->code = code;
     stop(keeper, ENDING);
 }
 
@@ -552,6 +552,8 @@ static ddp_status take_place(struct keeper *keeper, struct ddp_error *err)
     if (status == DDP_OK)
         status = keeper_self_find(&self, &keeper->self, err);
     if (status == DDP_OK)
+        status = keeper_etcd_find(&keeper->program, err);
+    if (status == DDP_OK)
         status = keep_token(keeper, err);
     rival.token_fd = keeper->token_fd;
     if (status == DDP_OK)
@@ -563,9 +565,7 @@ static ddp_status take_place(struct keeper *keeper, struct ddp_error *err)
 static ddp_status prepare(struct keeper *keeper, struct ddp_error *err)
 {
     const struct keeper_options *options = keeper->options;
-    ddp_status status = keeper_etcd_find(&keeper->program, err);
-    if (status == DDP_OK)
-        status = keeper_folder_make(options->cluster_dir, &keeper->folder, err);
+    ddp_status status = keeper_folder_make(options->cluster_dir, &keeper->folder, err);
     if (status != DDP_OK)
         return status;
     endpoint_of(keeper, keeper->self.number, keeper->endpoint);
