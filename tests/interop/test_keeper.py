@@ -8,6 +8,7 @@ demands it.
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -46,7 +47,9 @@ class KeeperCase(DdprundCase):
         super().setUp()
         port, self.peer_port = free_ports(2)
         self.endpoints = [f'127.0.0.{i}:{port}' for i in (1, 2, 3)]
+        self.hosts = [endpoint.partition(':')[0] for endpoint in self.endpoints]
         self.list = ','.join(self.endpoints)
+        self.lost = set() # the lives that were killed
 
     def keeper(self, which, *words, cluster=None, **options):
         job = self.daemon(f'--cluster={cluster or self.list}', f'--advertise={self.endpoints[which]}',
@@ -56,8 +59,31 @@ class KeeperCase(DdprundCase):
 
     def three(self, *words):
         keepers = [self.keeper(i, *words) for i in range(3)]
-        self.leader_of(keepers)
+        self.until_whole()
         return keepers
+
+    def kept(self):
+        """What ddpctl status says of the store; {} while there is none."""
+        code, out, _ = self.ctl(self.list, '--json', '--timeout=5s', verb='status')
+        return json.loads(out).get('store', {}) if code == 0 else {}
+
+    def lives(self):
+        return {machine['endpoint']: machine['life'] for machine in self.kept().get('machines', [])}
+
+    def until_kept(self, survives):
+        """What is said of the store, once it says that it @survives this."""
+        seen = {}
+        def look():
+            seen.clear()
+            seen.update(self.kept())
+            members = {m['life'] for m in seen.get('machines', []) if m['state'] == 'member'}
+            return seen.get('survives') == survives and not members & self.lost
+        wait_until(look, lambda: f'{survives}; it is {seen}')
+        return seen
+
+    def until_whole(self):
+        """All three are members, so any one of them may die."""
+        return self.until_kept('any one of ' + ', '.join(self.hosts))
 
     def leader_of(self, keepers):
         """The keeper whose store serves, once one of them does."""
@@ -85,8 +111,17 @@ class KeeperCase(DdprundCase):
         for job in keepers:
             self.assertEqual(job.wait(), 0, job.err)
 
+    def etcd_that_says(self, version):
+        folder = self.folder / 'bin'
+        folder.mkdir(exist_ok=True)
+        program = folder / 'etcd'
+        program.write_text(f'#!/bin/sh\necho "etcd Version: {version}"\n')
+        program.chmod(0o755)
+        return {'PATH': f'{folder}:{self.env["PATH"]}'}
+
     def kill(self, job):
         """The whole keeper, as when its machine dies: its processes die with it."""
+        self.lost.add(self.lives().get(job.endpoint))
         parts = [pid for pid in self.parts(job) if pid]
         job.signal(signal.SIGKILL)
         job.wait()
@@ -106,13 +141,13 @@ class Deaths(KeeperCase):
             self.assertEqual(self.done(self.list, '--timeout=10m', 'get', 'a'), b'1')
             keepers[which] = self.keeper(which)
             keepers[which].read_until('joining the cluster')
-            keepers[which].read_until('connected to the leader') # its etcd has the contents
+            self.until_whole() # its etcd has the contents
         other = next(job for job in keepers if job is not self.leader_of(keepers))
         self.kill(other)
         self.done(self.list, '--timeout=10m', 'set', 'b', '2')
         which = keepers.index(other)
         keepers[which] = self.keeper(which)
-        keepers[which].read_until('connected to the leader')
+        self.until_whole()
         self.end(*keepers)
 
     def test_its_processes_are_started_again(self):
@@ -130,11 +165,11 @@ class Deaths(KeeperCase):
             self.done(self.list, '--timeout=10m', 'set', 'a', '1')
         self.end(*keepers)
         for job in keepers:
-            self.assertNotIn('given up', job.err)
+            self.assertNotIn('of the store is given up', job.err)
 
     def test_who_leaves_too_few_says_so(self):
         keepers = [self.keeper(i) for i in range(2)] # the third has never been heard
-        self.leader_of(keepers)
+        self.until_kept(f'no other loss until {self.hosts[2]} is back')
         self.end(keepers[0])
         self.assertIn('only one of the three is left: the store stops until two are there', keepers[0].err)
         self.end(keepers[1])
@@ -146,10 +181,10 @@ class Deaths(KeeperCase):
             self.kill(keepers[which])
         for which in (0, 1):
             keepers[which] = self.keeper(which)
-        keepers[2].read_until('the other machines are not of its cluster any more')
+        keepers[2].read_until("this machine's part of the store is given up")
         for job in keepers:
             job.read_until('ing the cluster', 2 if job is keepers[2] else 1)
-        self.leader_of(keepers)
+        self.until_whole()
         self.assertEqual(self.done(self.list, '--timeout=10m', 'list', 'a'), b'')
         self.end(*keepers)
 
@@ -176,7 +211,7 @@ class Deaths(KeeperCase):
                 self.kill(keepers[which])
                 keepers[which] = self.keeper(which)
                 keepers[which].read_until('joining the cluster')
-                keepers[which].read_until('info: standing by; the leader is')
+                self.until_whole()
             else:
                 os.kill(self.parts(keepers[which])[kind == 'ddprund'] or self.etcd_of(keepers[which]), signal.SIGKILL)
             wait_until(lambda: sum(len(writer.acknowledged) for writer in writers) >= before + 50, 'further writes')
@@ -191,55 +226,43 @@ class Deaths(KeeperCase):
 
 @needs_tls
 class Seen(KeeperCase):
-    def kept(self):
-        """What ddpctl status says of the store; {} while there is none."""
-        code, out, _ = self.ctl(self.list, '--json', verb='status')
-        return json.loads(out).get('store', {}) if code == 0 else {}
-
-    def until_kept(self, **wanted):
-        def look():
-            seen.update(self.kept())
-            return wanted.items() <= seen.items()
-        seen = {}
-        wait_until(look, lambda: f'{wanted}; it is {seen}')
-        return {machine['endpoint']: machine['state'] for machine in seen['machines']}
-
     def test_status_says_what_the_store_survives(self):
         keepers = self.three()
-        hosts = [endpoint.partition(':')[0] for endpoint in self.endpoints]
-        any_one = 'any one of ' + ', '.join(hosts)
-        self.until_kept(survives=any_one)
         for _ in range(2): # also after the leader has changed
             leader = self.leader_of(keepers)
             other = next(job for job in keepers if job is not leader)
             for killed in (other, leader):
                 which = keepers.index(killed)
-                left = leader.endpoint if killed is other else None
                 self.kill(killed)
-                states = self.until_kept(survives=f'no other loss until {hosts[which]} is back')
+                seen = self.until_kept(f'no other loss until {self.hosts[which]} is back')
+                states = {machine['endpoint']: machine['state'] for machine in seen['machines']}
+                self.assertNotEqual(seen['leader'], killed.endpoint)
                 self.assertEqual(states.pop(killed.endpoint), 'missing')
                 self.assertEqual(set(states.values()), {'member'})
-                self.assertIn(left, (None, self.kept().get('leader')))
                 keepers[which] = self.keeper(which)
-                states = self.until_kept(survives=any_one)
-                self.assertEqual(set(states.values()), {'member'})
-        leads = self.leader_of(keepers).endpoint
-        self.until_kept(leader=leads)
+                states = [machine['state'] for machine in self.until_whole()['machines']]
+                self.assertEqual(states, ['member'] * 3)
         text = self.done(self.list, verb='status').decode()
-        self.assertEqual(text, f'no jobs\n\nstore led by {leads}\n  members     {", ".join(self.endpoints)}\n'
-                               f'  survives    {any_one}\n')
+        said = re.fullmatch(f'no jobs\n\nstore led by (.*)\n  members     {", ".join(self.endpoints)}\n'
+                            f'  survives    any one of {", ".join(self.hosts)}\n', text)
+        self.assertIn(said and said[1], self.endpoints, text)
         self.end(*keepers)
-
 
     def test_a_leader_whose_keeper_is_stopped_says_nothing(self):
         keepers = self.three()
-        leader = self.leader_of(keepers)
-        self.until_kept(leader=leader.endpoint)
-        leader.signal(signal.SIGSTOP)
-        wait_until(lambda: self.done(self.list, verb='status') == b'no jobs\n', 'no word of the store')
-        leader.signal(signal.SIGCONT)
-        self.until_kept(leader=self.leader_of(keepers).endpoint)
+        silent = False
+        while not silent: # on a slow machine another one may have come to lead meanwhile
+            leader = self.leader_of(keepers)
+            leader.signal(signal.SIGSTOP)
+            silent = wait_until(lambda: self.status_without(leader), 'no word of the store') == b'no jobs\n'
+            leader.signal(signal.SIGCONT)
+            self.until_whole()
         self.end(*keepers)
+
+    def status_without(self, leader):
+        """What ddpctl status says, once it does not say that @leader leads."""
+        text = self.done(self.list, '--timeout=10m', verb='status')
+        return text if f'led by {leader.endpoint}'.encode() not in text else None
 
 
 class JobCase(KeeperCase):
@@ -265,6 +288,8 @@ class Jobs(JobCase):
     def test_a_job_outlives_the_machine_of_its_leader(self):
         keepers = self.three()
         agents = self.agents()
+        for number in range(3):
+            wait_until(lambda: 'ddprun_store_members 3' in self.metrics(number), f'that agent {number} knows the store')
         leader = self.leader_of(keepers)
         which = keepers.index(leader)
         agents[which].signal(signal.SIGKILL)
@@ -287,13 +312,17 @@ class Jobs(JobCase):
                 self.check_what_was_seen(number, leader.endpoint)
         self.end(*keepers)
 
+    def metrics(self, number):
+        path = self.folder / f'metrics{number}'
+        return path.read_text() if path.exists() else ''
+
     def check_what_was_seen(self, number, lost):
         lines = [json.loads(line) for line in (self.folder / f'events{number}').read_text().splitlines()]
         events = [line['event'] for line in lines if 'endpoint' in line]
         self.assertIn('store_leader_changed', events)
         of_lost = [line['event'] for line in lines if line.get('endpoint') == lost]
         self.assertEqual((of_lost[0], of_lost[-1]), ('member_lost', 'member_replaced'))
-        metrics = (self.folder / f'metrics{number}').read_text()
+        metrics = self.metrics(number)
         self.assertRegex(metrics, r'\nddprun_store_members [23]\n')
         self.assertIn(f'\nddprun_store_leader{{endpoint="{lost}"}} 0\n', metrics)
 
@@ -320,7 +349,7 @@ class Ends(JobCase):
         for job in keepers:
             self.assertEqual(job.wait(), 0, job.err)
             self.assertIn('the job job is over: this keeper ends', job.err)
-            self.assertNotIn('given up', job.err)
+            self.assertNotIn('of the store is given up', job.err)
 
     def test_all_end_with_the_job(self):
         """Also one that was given no job, a witness; and the next job begins where they were."""
@@ -382,7 +411,7 @@ class Ends(JobCase):
         wait_until(lambda: [job for job in second if job.collect(0) or 'joining the cluster' in job.err],
                    'that one of them takes its place')
         taken = next(job for job in second if 'joining the cluster' in job.err)
-        taken.read_until('connected to the leader')
+        self.until_whole()
         other = next(job for job in second if job is not taken)
         self.finish(agents)
         self.assert_ended(taken, *keepers[1:])
@@ -408,6 +437,9 @@ class Ends(JobCase):
         second = self.keeper(0, '--cluster-job=other')
         self.assertEqual(second.wait(), CONFIG)
         self.assertIn("is that of a keeper of the job 'job'", second.err)
+        unfit = self.keeper(0, *self.words, env=self.etcd_that_says('3.6.1'))
+        self.assertEqual(unfit.wait(), CONFIG) # it waits for nobody
+        self.assertIn('3.6.1', unfit.err)
         third = self.keeper(0) # a service of its own does not wait
         self.assertEqual(third.wait(), CONFIG)
         self.assertIn('one is enough', third.err)
@@ -421,6 +453,18 @@ class Ends(JobCase):
         self.assertIn(self.endpoints[0], second.err)
         self.assertIn("one of the job 'job', and this one of 'other'", second.err)
         self.end(first)
+
+    def test_a_store_of_no_job_is_not_taken(self):
+        keepers = self.three()
+        self.kill(keepers[0])
+        job = self.keeper(0, *self.words)
+        self.assertEqual(job.wait(), CONFIG)
+        self.assertIn('have a store that is for no job: use it without --replicate', job.err)
+        for job in keepers[1:]: # not by the signal of this class: they are of no job
+            job.signal(signal.SIGTERM)
+            self.assertEqual(job.wait(), 0, job.err)
+        for folder in self.tmp.glob('ddprund-keeper-*'): # of the one that was killed
+            shutil.rmtree(folder)
 
 
 @needs_tls
@@ -544,14 +588,6 @@ class Refusals(KeeperCase):
                 job = self.keeper(0)
                 self.assertEqual(job.wait(), CONFIG, job.err)
                 self.assertIn(says, job.err)
-
-    def etcd_that_says(self, version):
-        folder = self.folder / 'bin'
-        folder.mkdir(exist_ok=True)
-        program = folder / 'etcd'
-        program.write_text(f'#!/bin/sh\necho "etcd Version: {version}"\n')
-        program.chmod(0o755)
-        return {'PATH': f'{folder}:{self.env["PATH"]}'}
 
     def test_another_etcd(self):
         for version in ('3.6.1', '3.3.25', '3.4.15', '3.5.2', '4.0.0', ''):

@@ -211,6 +211,7 @@ class Deaths(ReplicateCase):
         witness = self.start(*witness[1:], program=witness[0])
         job = self.job('1:2')
         before = job.start_all('n1', 'n2')
+        self.leader(job)
         self.dies(job, 'n1')
         job.running('n2', after=before.number)
         job.end('n2')
