@@ -16,27 +16,15 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DDPRUN, in_order, probe
 from ddprund_run import DDPRUND
-from nodes import DebianNames, NodesCase, NotPermitted, TwoNetworks, free_port
+from nodes import DebianNames, NodesCase, TwoNetworks, WiredCase, free_port
 
 PORT = 29400
 BOTH = ('host1', 'host2')
 SUM = 'the sum is 10' # of two nodes with two ranks each
 
 
-class Meetings(NodesCase):
+class Meetings(WiredCase):
     """Ranks of all nodes add up their numbers, so that each has to reach another."""
-
-    @classmethod
-    def make_wires(cls):
-        raise NotImplementedError
-
-    @classmethod
-    def setUpClass(cls):
-        try:
-            cls.wires = cls.make_wires()
-        except NotPermitted as fault:
-            raise unittest.SkipTest(str(fault)) from None
-        cls.addClassCleanup(cls.wires.close)
 
     def setUp(self):
         super().setUp()

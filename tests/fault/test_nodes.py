@@ -23,8 +23,9 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DDPRUN, in_order, kill_all, probe, wait_until
 from ddprund_run import DDPCTL
-from nodes import (CRASH_LOOP, SHORT_LEASE, TRY_AGAIN, UNREACHABLE, NodesCase, NotPermitted, Wires, free_port, is_alive)
-from scanner import NotPermitted as NotPermittedToScan, Scanner
+from nodes import (CRASH_LOOP, SHORT_LEASE, TRY_AGAIN, UNREACHABLE, NodesCase, WiredCase, Wires, free_port,
+                   is_alive)
+from scanner import NotPermitted, Scanner
 
 TRIO = ('n1', 'n2', 'n3')
 STORMS = 20
@@ -572,7 +573,7 @@ class SlowStarts(NodesCase):
         self.slow = {} # node -> seconds
         try:
             scanner = Scanner(self.program, self.seconds)
-        except NotPermittedToScan as fault:
+        except NotPermitted as fault:
             self.skipTest(str(fault))
         self.addCleanup(scanner.close)
 
@@ -636,20 +637,15 @@ FIVE = ('n1', 'n2', 'n3', 'n4', 'n5')
 CUT_LEASE = os.environ.get('DDPRUN_CUT_LEASE', SHORT_LEASE)
 
 
-class Wired(GoesOn):
+class Wired(WiredCase, GoesOn):
     """Five nodes and the store, each in a network namespace; any cable can be cut."""
 
     @classmethod
-    def setUpClass(cls):
-        try:
-            cls.wires = Wires(['store', *FIVE])
-        except NotPermitted as fault:
-            raise unittest.SkipTest(str(fault)) from None
-        cls.addClassCleanup(cls.wires.close)
+    def make_wires(cls):
+        return Wires(['store', *FIVE])
 
     def setUp(self):
         super().setUp()
-        self.addCleanup(self.wires.heal)
         self.token('make')
 
     def assert_gone_before(self, job, node, before, after):

@@ -18,6 +18,7 @@ import struct
 import subprocess
 import threading
 import time
+import unittest
 from collections import namedtuple
 
 from ddprun_run import DDPRUN, kill_all, probe, wait_until
@@ -252,6 +253,14 @@ class DebianNames(Wires):
         """One more, such as that of a service."""
         self._ip('-n', self._name(node), 'address', 'add', f'{address}/24', 'dev', 'eth0')
 
+    def move(self, node, address):
+        """It has this one instead of its own, and all know."""
+        self._ip('-n', self._name(node), 'address', 'del', f'{self.address_of(node)}/24', 'dev', 'eth0')
+        self.give_address(node, address)
+        for name in self.numbers:
+            path = self.folder / name # it is changed, and not replaced: the nodes have it mounted
+            path.write_text(path.read_text().replace(f'{self.address_of(node)} ', f'{address} '))
+
 
 # ---- jobs -------------------------------------------------------------------------------------
 
@@ -456,6 +465,26 @@ class NodesCase(DdprundCase):
         cluster = Cluster(self, name, nnodes, *words, **options)
         self.clusters.append(cluster)
         return cluster
+
+
+class WiredCase(NodesCase):
+    """On wires of its class, whose cables can be cut; skipped where there can be none."""
+
+    @classmethod
+    def make_wires(cls):
+        raise NotImplementedError
+
+    @classmethod
+    def setUpClass(cls):
+        try:
+            cls.wires = cls.make_wires()
+        except NotPermitted as fault:
+            raise unittest.SkipTest(str(fault)) from None
+        cls.addClassCleanup(cls.wires.close)
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.wires.heal)
 
 
 def free_port():
