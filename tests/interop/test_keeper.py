@@ -512,6 +512,34 @@ class Strangers(KeeperCase):
         self.assertEqual(answers, [True, False, False])
         self.end(*keepers)
 
+    def test_garbage_on_both_ports(self):
+        chance = random.Random(1)
+        keepers = self.three()
+        lives = self.lives()
+        writer = Writer('w', self.endpoints)
+        writer.start()
+        held = []
+        for _ in range(20):
+            for host in self.hosts:
+                for port in (int(keepers[0].endpoint.rpartition(':')[2]), self.peer_port):
+                    start = chance.choice([b'', b'\x16\x03\x01\xff\xff', b'POST /raft HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n'])
+                    held.append(socket.create_connection((host, port)))
+                    try:
+                        held[-1].sendall(start + chance.randbytes(chance.choice([0, 1, 100, 100000])))
+                    except OSError: # it has closed the connection
+                        pass
+        before = len(writer.acknowledged)
+        wait_until(lambda: len(writer.acknowledged) >= before + 50, 'further writes')
+        writer.stopped = True
+        writer.join()
+        for connection in held:
+            connection.close()
+        self.until_whole()
+        self.assertEqual(self.lives(), lives)
+        listed = set(self.done(self.list, '--timeout=10m', 'list', 'w').decode().split())
+        self.assertEqual(set(writer.acknowledged) - listed, set())
+        self.end(*keepers)
+
     def test_another_token(self):
         first = self.keeper(0)
         first.read_until('listening on')

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 from pathlib import Path
@@ -20,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import children, wait_until
 from ddprund_run import CONFIG, DDPCTL, DDPRUND, USAGE, needs_tls
 from etcd_cluster import ETCD
-from nodes import NodesCase, NotPermitted, Wires, is_alive
+from nodes import DebianNames, WiredCase, Wires, is_alive
 from skip import skip_program
 
 TRIO = ('n1', 'n2', 'n3')
@@ -35,18 +36,13 @@ def name_of(pid):
         return ''
 
 
-class ReplicateCase(NodesCase):
+class ReplicateCase(WiredCase):
     @classmethod
-    def setUpClass(cls):
-        try:
-            cls.wires = Wires(['n1', 'n2', 'n3', 'n4'])
-        except NotPermitted as fault:
-            raise unittest.SkipTest(str(fault)) from None
-        cls.addClassCleanup(cls.wires.close)
+    def make_wires(cls):
+        return Wires([*TRIO, 'n4'])
 
     def setUp(self):
         super().setUp()
-        self.addCleanup(self.wires.heal)
         self.token('make')
         self.endpoint = ','.join(self.wires.address_of(node) for node in TRIO)
 
@@ -223,6 +219,38 @@ WRITER = 'i=0; while :; do i=$((i + 1)); "$0" store --timeout=10m set w/$i $i &&
 
 
 @needs_tls
+class Names(ReplicateCase):
+    """The list has names, and each node a file that says what they mean."""
+
+    @classmethod
+    def make_wires(cls):
+        folder = tempfile.TemporaryDirectory(prefix='ddprun_hosts_')
+        cls.addClassCleanup(folder.cleanup)
+        return DebianNames(TRIO, Path(folder.name), own=None)
+
+    def setUp(self):
+        super().setUp()
+        self.endpoint = ','.join(TRIO)
+
+    def at(self, node):
+        return f'{node}:{PORT}'
+
+    def test_a_node_comes_back_under_another_address(self):
+        job = self.job('2:3')
+        before = job.start_all(*TRIO)
+        first = self.leader(job)
+        dead = {self.life_of(job, first)}
+        others = [node for node in TRIO if node != first]
+        self.dies(job, first)
+        before = job.running(*others, after=before.number)
+        self.wires.move(first, '10.99.0.77')
+        job.start(first)
+        job.running(*TRIO, after=before.number)
+        self.leader(job, dead)
+        job.end(*TRIO)
+
+
+@needs_tls
 class Storm(ReplicateCase):
     """One fault after another, on a node by chance. No acknowledged write is lost, and the job goes on after each."""
 
@@ -232,21 +260,46 @@ class Storm(ReplicateCase):
         self.stores = ','.join(map(self.at, TRIO))
 
     def fault(self, job, kind, node):
+        """The lives that have ended with it."""
+        if kind in ('cable', 'stop'):
+            self.part(job, kind, node, self.chance.choice([0.3, 1.5, 4, 9]))
+            return set()
+        if kind in ('twice', 'follower'):
+            return self.two_faults(job, kind, node)
+        dead = {self.life_of(job, node)} if kind in DEADLY else set()
         keeper, parts = self.keeper_of(job, node)
+        if kind in ('keeper', 'etcd', 'ddprund'):
+            os.kill(keeper if kind == 'keeper' else parts[kind], signal.SIGKILL)
+            return dead
         if kind == 'node':
             self.dies(job, node)
         elif kind == 'agent':
             job.kill_agent(node)
             job.expect(node, 137)
-        elif kind == 'guard':
+        else:
             job.agents[node].signal(signal.SIGKILL)
             job.expect(node, -9)
-        elif kind in ('cable', 'stop'):
-            self.part(job, kind, node, self.chance.choice([0.3, 1.5, 4, 9]))
-        else:
-            os.kill(keeper if kind == 'keeper' else parts[kind], signal.SIGKILL)
-        if kind in DEADLY and kind != 'keeper':
-            job.start(node)
+        job.start(node)
+        return dead
+
+    def two_faults(self, job, kind, node):
+        """A machine dies. While it is taken in again, or before, it dies once more, or a process of the leader is
+        killed."""
+        leader = self.leader(job)
+        if kind == 'follower' and node == leader:
+            node = next(other for other in TRIO if other != leader)
+        dead = {self.life_of(job, node)}
+        self.dies(job, node)
+        job.start(node)
+        job.wait_for(lambda: self.keeper_of(job, node)[1], f'a keeper on {node}')
+        time.sleep(self.chance.uniform(0, 6))
+        if kind == 'follower':
+            os.kill(self.keeper_of(job, leader)[1][self.chance.choice(['etcd', 'ddprund'])], signal.SIGKILL)
+            return dead
+        self.dies(job, node)
+        dead.add(self.life_of(job, node))
+        job.start(node)
+        return dead
 
     def part(self, job, kind, node, seconds):
         """It is silent for that long."""
@@ -275,7 +328,7 @@ class Storm(ReplicateCase):
         return acknowledged
 
     def test_storm(self):
-        kinds = ('node', 'cable', 'stop', 'agent', 'keeper', 'guard', 'etcd', 'ddprund')
+        kinds = ('node', 'cable', 'stop', 'agent', 'keeper', 'guard', 'etcd', 'ddprund', 'twice', 'follower')
         job = self.job('2:3', '--max-restarts=1000', '--crash-loop=0', at_least=1)
         job.start_all(*TRIO)
         first = self.leader(job)
@@ -284,8 +337,7 @@ class Storm(ReplicateCase):
             kind = kinds[number % len(kinds)]
             node = first if number % 2 == 0 else self.chance.choice(TRIO)
             before = writer.out.count('\n')
-            dead = {self.life_of(job, node)} if kind in DEADLY else set()
-            self.fault(job, kind, node)
+            dead = self.fault(job, kind, node)
             job.running(*TRIO)
             first = self.leader(job, dead)
             job.wait_for(lambda: writer.collect(0) or writer.out.count('\n') > before + 10, f'writes after {kind} of {node}')
