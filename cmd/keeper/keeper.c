@@ -7,12 +7,14 @@
 #include "cluster_summary.h"
 #include "error.h"
 #include "exit_codes.h"
+#include "keeper_check.h"
 #include "keeper_etcd.h"
 #include "keeper_look.h"
 #include "keeper_peers.h"
 #include "keeper_replace.h"
 #include "keeper_rival.h"
 #include "keeper_server.h"
+#include "keeper_watch.h"
 #include "mem.h"
 #include "memory_file.h"
 #include "text.h"
@@ -55,8 +57,7 @@ struct keeper {
     int token_fd;
     int address_fd; /* other keepers of this machine wait for it */
     struct keeper_peers *peers;
-    uv_timer_t tick;
-    uv_signal_t signals[4];
+    struct keeper_watch watch;
     uint64_t end_by_ms;
     uint64_t told_waiting_ms;
 
@@ -311,52 +312,17 @@ static const char *self_option(const struct keeper *keeper)
     return keeper->options->job != NULL ? "--local-addr" : "--advertise";
 }
 
-/* Whether the keeper that answers at @machine is the one that is meant. */
-static ddp_status check_heard(const struct keeper *keeper, unsigned machine,
-                              const struct ddpi_keeper_status *status, struct ddp_error *err)
-{
-    const struct ddpi_keeper_status *own = &keeper->cluster.own;
-    char text[DDPI_CLUSTER_ENDPOINT];
-    endpoint_of(keeper, machine, text);
-    if (strcmp(status->list, own->list) != 0)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "the list here is %s, and the one at %s is %s; give all three "
-                              "machines the same",
-                              own->list, text, status->list);
-    if (status->self != machine)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "another machine of the list answers at %s; give each of them its "
-                              "own name, or say which it is with %s",
-                              text, self_option(keeper));
-    if (own->job[0] != '\0' && status->job[0] != '\0' && strcmp(status->job, own->job) != 0)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "the keeper at %s is one of the job '%s', and this one of '%s'; give "
-                              "one of the jobs another port, or wait for the end of the other",
-                              text, status->job, own->job);
-    return DDP_OK;
-}
-
-/* Whether the store of the others, if they have one, can be that of the job. */
-static ddp_status check_is_of_job(const struct keeper *keeper, struct ddp_error *err)
-{
-    if (!ddpi_cluster_is_of_no_job(&keeper->cluster, uv_now(keeper->loop)))
-        return DDP_OK;
-    return ddpi_error_set(
-        err, DDP_E_INVALID,
-        "the other two machines of the list (%s) have a store that is for no job: "
-        "use it without --replicate, or give this job another port",
-        keeper->options->list);
-}
-
 static void on_heard(void *ctx, unsigned machine, const struct ddpi_keeper_status *status,
                      uint64_t asked_ms)
 {
     struct keeper *keeper = ctx;
+    const struct keeper_check check = {
+        .list = &keeper->list, .cluster = &keeper->cluster, .option = self_option(keeper)};
     struct ddp_error err;
-    ddp_status checked = check_heard(keeper, machine, status, &err);
+    ddp_status checked = keeper_check_status(&check, machine, status, &err);
     if (checked == DDP_OK) {
         ddpi_cluster_hear(&keeper->cluster, status, asked_ms);
-        checked = check_is_of_job(keeper, &err);
+        checked = keeper_check_job(&check, uv_now(keeper->loop), &err);
     }
     if (checked == DDP_OK)
         return;
@@ -408,9 +374,7 @@ static void run_life(struct keeper *keeper)
 
 static void close_all(struct keeper *keeper)
 {
-    uv_close((uv_handle_t *)&keeper->tick, NULL);
-    for (unsigned i = 0; i < sizeof keeper->signals / sizeof *keeper->signals; i++)
-        uv_close((uv_handle_t *)&keeper->signals[i], NULL);
+    keeper_watch_close(&keeper->watch);
     keeper_peers_close(keeper->peers);
     ddpi_etcd_client_destroy(keeper->client);
 }
@@ -428,9 +392,9 @@ static void run_end(struct keeper *keeper)
     }
 }
 
-static void on_tick(uv_timer_t *timer)
+static void on_tick(void *ctx)
 {
-    struct keeper *keeper = timer->data;
+    struct keeper *keeper = ctx;
     keeper_peers_ask(keeper->peers);
     if (keeper->phase == RUNNING)
         run_life(keeper);
@@ -451,9 +415,9 @@ static void warn_of_loss(const struct keeper *keeper)
              others == 0 ? "none" : "only one");
 }
 
-static void on_signal(uv_signal_t *handle, int signum)
+static void on_signal(void *ctx, int signum)
 {
-    struct keeper *keeper = handle->data;
+    struct keeper *keeper = ctx;
     if (signum == SIGHUP) {
         keeper->options->reload(keeper->options->ctx);
         keeper_child_signal(&keeper->server.child, SIGHUP);
@@ -584,19 +548,6 @@ static ddp_status prepare(struct keeper *keeper, struct ddp_error *err)
     return status;
 }
 
-static void watch(struct keeper *keeper)
-{
-    static const int signums[] = {SIGTERM, SIGINT, SIGHUP, KEEPER_END_SIGNAL};
-    for (unsigned i = 0; i < sizeof signums / sizeof *signums; i++) {
-        uv_signal_init(keeper->loop, &keeper->signals[i]);
-        keeper->signals[i].data = keeper;
-        uv_signal_start(&keeper->signals[i], on_signal, signums[i]);
-    }
-    uv_timer_init(keeper->loop, &keeper->tick);
-    keeper->tick.data = keeper;
-    uv_timer_start(&keeper->tick, on_tick, 0, TICK_MS);
-}
-
 int keeper_run(uv_loop_t *loop, const struct keeper_options *options)
 {
     struct ddp_error err;
@@ -616,7 +567,8 @@ int keeper_run(uv_loop_t *loop, const struct keeper_options *options)
         status = prepare(keeper, &err);
     if (status == DDP_OK) {
         begin_life(keeper);
-        watch(keeper);
+        keeper->watch = (struct keeper_watch){.tick = on_tick, .signal = on_signal, .ctx = keeper};
+        keeper_watch_start(&keeper->watch, loop, TICK_MS);
     } else if (needed) {
         keeper->code = keeper_fail(EXIT_CONFIG, &err);
         keeper_peers_close(keeper->peers);

@@ -5,10 +5,10 @@
 
 #include "error.h"
 #include "keeper.h"
+#include "keeper_watch.h"
 #include "text.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,8 +26,7 @@ struct rival {
     const struct keeper_rival_question *question;
     uv_loop_t *loop;
     struct keeper_peers *peers;
-    uv_timer_t tick;
-    uv_signal_t signals[4];
+    struct keeper_watch watch;
     uint64_t since_ms;
     bool seen; /* it goes on: the two have one job */
     int waits; /* connected to it since then; -1: not */
@@ -92,9 +91,7 @@ static bool hears_over(struct rival *rival)
 static void finish(struct rival *rival, ddp_status status)
 {
     rival->status = status;
-    uv_close((uv_handle_t *)&rival->tick, NULL);
-    for (unsigned i = 0; i < sizeof rival->signals / sizeof *rival->signals; i++)
-        uv_close((uv_handle_t *)&rival->signals[i], NULL);
+    keeper_watch_close(&rival->watch);
     keeper_peers_close(rival->peers);
     if (rival->waits >= 0)
         close(rival->waits);
@@ -135,9 +132,9 @@ static void on_heard(void *ctx, unsigned machine, const struct ddpi_keeper_statu
         rival->waits = open_at(question, connect);
 }
 
-static void on_tick(uv_timer_t *timer)
+static void on_tick(void *ctx)
 {
-    struct rival *rival = timer->data;
+    struct rival *rival = ctx;
     char port[DDPI_CLUSTER_ENDPOINT];
     if (hears_over(rival)) {
         finish(rival, ddpi_error_set(rival->err, DDP_E_CLOSED, "the job is over"));
@@ -159,24 +156,11 @@ static void on_tick(uv_timer_t *timer)
     keeper_peers_ask(rival->peers);
 }
 
-static void on_signal(uv_signal_t *handle, int signum)
+static void on_signal(void *ctx, int signum)
 {
-    struct rival *rival = handle->data;
+    struct rival *rival = ctx;
     if (keeper_ends_by(rival->question->job, signum))
         finish(rival, ddpi_error_set(rival->err, DDP_E_CLOSED, "%s", strsignal(signum)));
-}
-
-static void watch(struct rival *rival)
-{
-    static const int signums[] = {SIGTERM, SIGINT, SIGHUP, KEEPER_END_SIGNAL};
-    for (unsigned i = 0; i < sizeof signums / sizeof *signums; i++) {
-        uv_signal_init(rival->loop, &rival->signals[i]);
-        rival->signals[i].data = rival;
-        uv_signal_start(&rival->signals[i], on_signal, signums[i]);
-    }
-    uv_timer_init(rival->loop, &rival->tick);
-    rival->tick.data = rival;
-    uv_timer_start(&rival->tick, on_tick, 0, LOOK_MS);
 }
 
 static ddp_status await(uv_loop_t *loop, const struct keeper_rival_question *question, int *ret,
@@ -194,7 +178,8 @@ static ddp_status await(uv_loop_t *loop, const struct keeper_rival_question *que
     if (status == DDP_OK) {
         uv_update_time(loop);
         rival.since_ms = uv_now(loop);
-        watch(&rival);
+        rival.watch = (struct keeper_watch){.tick = on_tick, .signal = on_signal, .ctx = &rival};
+        keeper_watch_start(&rival.watch, loop, LOOK_MS);
         ddpi_log(question->log, DDPI_LOG_INFO,
                  "another keeper of this machine is at work; this one waits for its end");
     }
