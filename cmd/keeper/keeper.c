@@ -13,6 +13,7 @@
 #include "keeper_peers.h"
 #include "keeper_replace.h"
 #include "keeper_rival.h"
+#include "keeper_room.h"
 #include "keeper_server.h"
 #include "keeper_watch.h"
 #include "mem.h"
@@ -73,6 +74,7 @@ struct keeper {
     struct ddpi_etcd_client *client;
     struct keeper_look look;
     struct keeper_replace replace;
+    struct keeper_room room;
     struct ddpi_cluster_step replaces;
 };
 
@@ -97,6 +99,7 @@ static void stop(struct keeper *keeper, enum keeper_phase phase)
     keeper->end_by_ms = uv_now(keeper->loop) + END_MS;
     keeper_look_forget(&keeper->look);
     keeper_replace_finish(&keeper->replace);
+    keeper_room_finish(&keeper->room);
     keeper_child_signal(&keeper->server.child, ending ? KEEPER_END_SIGNAL : SIGKILL);
     if (phase != ENDING || !keeper_server_runs(&keeper->server))
         keeper_child_signal(&keeper->etcd, ending ? SIGTERM : SIGKILL); /* else a leader gives up
@@ -117,6 +120,15 @@ static void wipe(struct keeper *keeper, const char *why)
 }
 
 /* ---- its ddprund ---- */
+
+static void on_room(void *ctx, const char *why)
+{
+    struct keeper *keeper = ctx;
+    if (why == NULL)
+        ddpi_log(keeper->log, DDPI_LOG_INFO, "etcd has forgotten what is old, so that it has room");
+    else
+        ddpi_log(keeper->log, DDPI_LOG_WARN, "cannot make room in etcd: %s", why);
+}
 
 /* When to start a process again that has ended: at once, unless it does not last. */
 static uint64_t start_again_ms(const struct keeper *keeper, const struct keeper_child *child)
@@ -155,6 +167,8 @@ static void on_server_ended(void *ctx)
     }
     keeper->server_at_ms =
         code == EXIT_TRY_AGAIN ? uv_now(keeper->loop) : start_again_ms(keeper, child);
+    if (code == EXIT_CONFIG)
+        keeper_room_begin(&keeper->room);
     keeper_child_describe(child, how, sizeof how);
     ddpi_log(keeper->log, DDPI_LOG_WARN, "the ddprund of this keeper %s; it is started again", how);
 }
@@ -462,6 +476,8 @@ static ddp_status open_client(struct keeper *keeper, struct ddp_error *err)
     keeper->replace = (struct keeper_replace){
         .client = keeper->client, .list = &keeper->list, .done = on_replaced, .ctx = keeper};
     keeper_replace_init(&keeper->replace);
+    keeper->room = (struct keeper_room){.client = keeper->client, .done = on_room, .ctx = keeper};
+    keeper_room_init(&keeper->room);
     return status;
 }
 

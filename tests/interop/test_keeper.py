@@ -188,6 +188,27 @@ class Deaths(KeeperCase):
         self.assertEqual(self.done(self.list, '--timeout=10m', 'list', 'a'), b'')
         self.end(*keepers)
 
+    def test_an_etcd_that_is_full(self):
+        """Of revisions that nobody needs: the same keys are written again and again."""
+        folder = self.folder / 'bin'
+        folder.mkdir()
+        small = '[ "$1" = --version ] || set -- "$@" --quota-backend-bytes=16000000'
+        (folder / 'etcd').write_text(f'#!/bin/sh\n{small}\nexec {ETCD} "$@"\n')
+        (folder / 'etcd').chmod(0o755)
+        self.env['PATH'] = f'{folder}:{self.env["PATH"]}'
+        keepers = self.three()
+        for number in range(50):
+            value = b'%08d' % number + bytes(600000)
+            while self.ctl(self.list, '--timeout=10m', 'set', f'k{number % 3}', '-', given=value)[0] != 0:
+                pass # its leader has ended meanwhile
+        for number in (47, 48, 49):
+            value = self.done(self.list, '--timeout=10m', 'get', f'k{number % 3}')
+            self.assertEqual((int(value[:8]), len(value)), (number, 600008))
+        for job in keepers:
+            job.collect(0)
+        self.assertIn('etcd has forgotten what is old', ''.join(job.err for job in keepers))
+        self.end(*keepers)
+
     def test_a_signal_ends_all_and_leaves_nothing(self):
         keepers = self.three()
         parts = [pid for job in keepers for pid in self.parts(job)]

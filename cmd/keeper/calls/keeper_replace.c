@@ -3,6 +3,8 @@
  */
 #include "keeper_replace.h"
 
+#include "keeper_call.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,26 +19,22 @@ static void ask(struct keeper_replace *replace, const char *path, const char *bo
                 uint32_t total_ms,
                 void (*done)(struct ddpi_etcd_call *, const struct ddpi_etcd_outcome *))
 {
-    struct ddpi_etcd_call *call = &replace->call;
-    ddpi_etcd_call_finish(replace->client, call);
-    ddpi_etcd_call_init(call);
-    call->path = path;
-    call->total_ms = total_ms;
-    call->try_ms = 2 * DDPI_ETCD_TRY_MS; /* a change of members is a write */
-    call->done = done;
-    call->ctx = replace;
-    (void)ddpi_etcd_put_text(&call->body, body); /* a short one: without memory etcd refuses it */
-    ddpi_etcd_call_begin(replace->client, call);
+    const struct keeper_request request = {.path = path,
+                                           .body = body,
+                                           .try_ms = 2 * DDPI_ETCD_TRY_MS, /* for a write */
+                                           .total_ms = total_ms,
+                                           .done = done,
+                                           .ctx = replace};
+    keeper_call_begin(replace->client, &replace->call, &request);
 }
 
 /* Whether etcd has done what it was asked; else the end is reported. */
 static bool is_done(struct keeper_replace *replace, const struct ddpi_etcd_outcome *outcome)
 {
-    if (outcome->status != DDP_OK)
-        replace->done(replace->ctx, outcome->err->msg);
-    else if (outcome->reply->code != DDPI_ETCD_OK)
-        replace->done(replace->ctx, outcome->reply->message);
-    return outcome->status == DDP_OK && outcome->reply->code == DDPI_ETCD_OK;
+    const char *why = keeper_call_failure(outcome);
+    if (why != NULL)
+        replace->done(replace->ctx, why);
+    return why == NULL;
 }
 
 static bool is_at(const json_t *member, const char *url)

@@ -1,0 +1,28 @@
+/*
+ * keeper_room.h - makes room in an etcd that is full: it forgets old revisions, gives the free
+ * pages of its file back, and may write again. A full etcd refuses all changes, also to elect a
+ * leader, until somebody does that at each member that was full. Nobody but the keeper can reach
+ * it.
+ */
+#ifndef CMD_KEEPER_ROOM_H
+#define CMD_KEEPER_ROOM_H
+
+#include "etcd_client.h"
+
+/* Zeroed, then init; it is under way from begin to done(). */
+struct keeper_room {
+    struct ddpi_etcd_client *client;
+    struct ddpi_etcd_call call;
+    unsigned alarms; /* it has silenced */
+    /* @why: a reason why it has failed; NULL: it has not. */
+    void (*done)(void *ctx, const char *why);
+    void *ctx;
+};
+
+void keeper_room_init(struct keeper_room *room);
+/* Without effect while it is under way. */
+void keeper_room_begin(struct keeper_room *room);
+/* End it without done(). */
+void keeper_room_finish(struct keeper_room *room);
+
+#endif
