@@ -89,18 +89,23 @@ class Wheel(DdprunCase):
         cls.addClassCleanup(shutil.rmtree, cls.place)
         env = clean_environment()
         quick = cls.place / 'quick.ini'
-        quick.write_text("[built-in options]\noptimization = '0'\ndebug = false\n[project options]\ncuda = 'disabled'\n")
+        quick.write_text("[built-in options]\noptimization = '0'\ndebug = false\nc_args = '-w'\n[project options]\ncuda = 'disabled'\n")
         cls.must(run('make', 'wheel', f'WHEELS={cls.place}', cwd=ROOT, env=env | {
             'PIP_OPTIONS': f'--config-settings=setup-args=--native-file={quick}'}))
         cls.wheel, = cls.place.glob('*.whl')
-        cls.must(run(sys.executable, '-m', 'venv', cls.place / 'venv', env=env))
+        cls.must(run(sys.executable, '-m', 'venv', '--without-pip', cls.place / 'venv', env=env))
         cls.bin = cls.place / 'venv/bin'
         cls.lend_packages_of(TORCH_PYTHON)
         cls.install()
 
     @classmethod
     def install(cls):
-        cls.must(run(cls.bin / 'python', '-m', 'pip', 'install', '--no-deps', cls.wheel, env=clean_environment()))
+        cls.must(cls.pip('install', '--no-deps', cls.wheel))
+
+    @classmethod
+    def pip(cls, *words):
+        """That of this Python, for the fresh environment."""
+        return run(sys.executable, '-m', 'pip', '--python', cls.bin / 'python', *words, env=clean_environment())
 
     @classmethod
     def lend_packages_of(cls, python):
@@ -162,9 +167,9 @@ class Wheel(DdprunCase):
             (folder / program).symlink_to(shutil.which(program))
         return str(folder)
 
-    def test_the_compiled_back_end(self):
-        """By what is in the wheel alone. It goes with the package, and one of another version is not used."""
-        self.need('torch')
+    def test_arrays_of_others_and_the_compiled_back_end(self):
+        """Compiled by what is in the wheel alone. It goes with the package, and one of another version is not used."""
+        self.need('torch', 'numpy')
         build = [self.bin / 'python', '-m', 'ddprun.torch.build']
         env = self.env | {'PKG_CONFIG': '/nowhere', 'PKG_CONFIG_PATH': '/nowhere'}
         self.assertIn('usage: ', run(*build, '--help', env=env).stdout)
@@ -174,7 +179,9 @@ class Wheel(DdprunCase):
         quick.write_text('#!/bin/sh\nexec c++ "$@" -O0\n')
         quick.chmod(0o755)
         self.must(run(*build, env=env | {'CXX': str(quick)}))
-        out = self.run_ranks(2, BACK_END)
+        out = self.run_ranks(2, ARRAYS + BACK_END, MEETING=self.folder / 'meeting')
+        self.assertEqual(out.count('arrays 12.0 1.0 True 4 1.0 7 '), 2, out)
+        self.assertEqual(out.count('met 1'), 2, out)
         self.assertEqual(out.count('form Backend 2.0 1 library'), 2, out)
         compiled, = self.bin.parent.glob('lib/python*/site-packages/ddprun/torch/libddptorch-*.so')
         older = compiled.with_name(re.sub(r'-[^-]*$', '-0.0.9.so', compiled.name))
@@ -184,19 +191,13 @@ class Wheel(DdprunCase):
         self.assertEqual(job.out.count('form PythonBackend 2.0 1 library'), 2, job.out + job.err)
         self.assertEqual(job.err.count('was compiled for another version than'), 1, job.err)
         older.rename(compiled)
-        self.must(run(self.bin / 'python', '-m', 'pip', 'uninstall', '--yes', 'ddprun', env=self.env))
+        self.must(self.pip('uninstall', '--yes', 'ddprun'))
         self.addCleanup(self.install)
         left = [path for path in self.bin.parent.rglob('*ddp*') if 'pycache' not in str(path)]
         self.assertEqual(left, [])
 
     def test_ranks_reduce(self):
         self.assertEqual(self.run_ranks(4, WORKER).count('sum 6.0 True'), 4)
-
-    def test_arrays_of_others(self):
-        self.need('torch', 'numpy')
-        out = self.run_ranks(2, ARRAYS, MEETING=self.folder / 'meeting')
-        self.assertEqual(out.count('arrays 12.0 1.0 True 4 1.0 7 '), 2, out)
-        self.assertEqual(out.count('met 1'), 2, out)
 
 
 if __name__ == '__main__':
