@@ -111,14 +111,14 @@ class ErrorFiles(unittest.TestCase):
         self.script = os.path.join(folder.name, 'worker.py')
         self.path = os.path.join(folder.name, 'error.json')
 
-    def launch(self, launcher, body):
-        """Run @body below @record; the file, or None, and the launcher's stderr."""
+    def launch(self, launcher, body, rank_0='time.sleep(60)'):
+        """Run @body below @record in rank 1; the file, or None, and the launcher's stderr. Rank 0 imports nothing."""
         with open(self.script, 'w', encoding='ascii') as file:
             file.write('import os, signal, sys, time\n'
+                       f'if os.environ["RANK"] == "0": sys.exit({rank_0})\n'
                        'from torch.distributed.elastic.multiprocessing.errors import record\n'
                        '@record\n'
                        'def main():\n'
-                       '    rank = int(os.environ["RANK"])\n'
                        f'    {body}\n'
                        'main()\n')
         if os.path.exists(self.path):
@@ -131,9 +131,9 @@ class ErrorFiles(unittest.TestCase):
         with open(self.path, encoding='utf-8') as file:
             return json.load(file), done.stderr
 
-    def same(self, body):
+    def same(self, body, **options):
         """The files of both launchers, but for the time; the report of ddprun."""
-        (ours, report), (theirs, _) = (self.launch(launcher, body) for launcher in LAUNCHERS)
+        (ours, report), (theirs, _) = (self.launch(launcher, body, **options) for launcher in LAUNCHERS)
         for found in (ours, theirs):
             if found and 'extraInfo' in found['message']:
                 self.assertTrue(found['message']['extraInfo'].pop('timestamp').isdigit())
@@ -141,7 +141,7 @@ class ErrorFiles(unittest.TestCase):
         return ours, report
 
     def test_of_an_exception(self):
-        found, report = self.same('if rank == 1: raise ValueError("bad shape")\n    time.sleep(60)')
+        found, report = self.same('raise ValueError("bad shape")')
         self.assertEqual(found['message']['message'], 'ValueError: bad shape')
         self.assertEqual(found['message']['errorCode'], 1)
         _, _, report = report.partition('failed first')
@@ -153,18 +153,17 @@ class ErrorFiles(unittest.TestCase):
         found, _ = self.same('try: raise ValueError("first")\n'
                              '    except ValueError as error:\n'
                              '        from torch.distributed.elastic.multiprocessing.errors import get_error_handler\n'
-                             '        if rank == 1: get_error_handler().record_exception(error)\n'
-                             '        if rank == 1: os.kill(os.getpid(), signal.SIGKILL)\n'
-                             '    time.sleep(60)')
+                             '        get_error_handler().record_exception(error)\n'
+                             '        os.kill(os.getpid(), signal.SIGKILL)')
         self.assertEqual(found['message']['errorCode'], -9)
 
     def test_of_a_worker_that_recorded_nothing(self):
-        body = 'if rank == 1: os._exit(3)\n    time.sleep(60)'
+        body = 'os._exit(3)'
         self.assertIsNone(self.same(body)[0] if WHOLE else self.launch(LAUNCHERS[0], body)[0])
 
     @whole_only
     def test_of_a_success(self):
-        self.assertIsNone(self.same('pass')[0])
+        self.assertIsNone(self.same('pass', rank_0='0')[0])
 
 
 class Filters(unittest.TestCase):
