@@ -11,7 +11,6 @@ void ddpi_cluster_begin(struct ddpi_cluster *cluster, const struct ddpi_cluster_
                         uint64_t now_ms)
 {
     cluster->quiet_ms = quiet_ms;
-    cluster->seen = cluster->own.number;
     cluster->own = (struct ddpi_keeper_status){.self = self, .life = life};
     snprintf(cluster->own.job, sizeof cluster->own.job, "%s", job);
     ddpi_cluster_list_put(list, cluster->own.list);
@@ -179,10 +178,6 @@ static struct ddpi_cluster_step step_empty(struct ddpi_cluster *cluster, uint64_
             continue;
         if (other->leads && other->admitted[own->self] == own->life)
             return start(cluster, other->number, KEEPER_MEMBER, now_ms);
-        if (other->phase == KEEPER_ENDING && other->number == cluster->seen)
-            return (struct ddpi_cluster_step){.action = CLUSTER_END};
-        if (other->phase == KEEPER_MEMBER)
-            cluster->seen = other->number;
         if (other->knows_leader)
             cluster->led_ms = now_ms;
         if (proposal == NULL && other->founders[own->self] == own->life)
@@ -254,6 +249,15 @@ static struct ddpi_cluster_step step_promised(struct ddpi_cluster *cluster, uint
     return (struct ddpi_cluster_step){CLUSTER_NONE};
 }
 
+/* Whether the keeper of machine @i is one that etcd is to take in. One of another job would make
+ * the store that job's. */
+static bool is_missed(const struct ddpi_cluster *cluster, unsigned i,
+                      const struct ddpi_keeper_status *other)
+{
+    return other->phase == KEEPER_EMPTY && cluster->own.admitted[i] != other->life &&
+           (other->job[0] == '\0' || strcmp(other->job, ddpi_cluster_job(cluster)) == 0);
+}
+
 static struct ddpi_cluster_step step_member(struct ddpi_cluster *cluster, uint64_t now_ms)
 {
     struct ddpi_keeper_status *own = &cluster->own;
@@ -264,7 +268,7 @@ static struct ddpi_cluster_step step_member(struct ddpi_cluster *cluster, uint64
         const struct ddpi_keeper_status *other = heard_of(cluster, i, now_ms);
         if (other == NULL)
             continue;
-        if (may_replace && other->phase == KEEPER_EMPTY && own->admitted[i] != other->life) {
+        if (may_replace && is_missed(cluster, i, other)) {
             cluster->replacing = true;
             return (struct ddpi_cluster_step){
                 .action = CLUSTER_REPLACE, .machine = i, .life = other->life};

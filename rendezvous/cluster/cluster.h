@@ -22,8 +22,7 @@
  *   - A store that is for one job ends with it. The one that leads says that the job is over, when
  *     that is durable and nobody can come any more (server.h). Its keeper is ENDING then, and so is
  *     each that hears it of its own cluster. They go on, so that all hear it, and end when the
- *     others are ENDING, too, or not there. An EMPTY keeper that has seen this cluster before
- *     its end ends with it, too. One that comes later waits.
+ *     others are ENDING, too, or not there. Who comes meanwhile is EMPTY, and waits.
  *
  * A keeper may be stopped for any time while its etcd goes on. What it has heard before counts by
  * when it was asked for, and its own time limits begin again.
@@ -63,7 +62,6 @@ struct ddpi_cluster {
     bool replacing;      /* a member */
     uint64_t stepped_ms; /* the last step */
     uint64_t led_ms;     /* when a leader was known last, or this life began */
-    uint64_t seen;       /* EMPTY: number of the cluster of its last life, or of others */
     uint64_t began_ms;   /* its promise, joining, or ending */
     uint64_t leads_ms;   /* since when this machine's store leads */
     uint64_t again_ms;   /* no replacement before */
