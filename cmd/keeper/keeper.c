@@ -109,7 +109,7 @@ static void stop(struct keeper *keeper, enum keeper_phase phase)
 static void fail(struct keeper *keeper, int code, const struct ddp_error *err)
 {
     ddpi_log(keeper->log, DDPI_LOG_ERROR, "%s", err->msg);
-    keeper->code = code;
+    keeper->code = keeper_fail(code, err); /* the log may be a file */
     stop(keeper, ENDING);
 }
 
@@ -420,7 +420,7 @@ static void on_tick(void *ctx)
 static void warn_of_loss(const struct keeper *keeper)
 {
     unsigned others =
-        ddpi_cluster_others(&keeper->cluster, keeper->cluster.quiet_ms, uv_now(keeper->loop));
+        ddpi_cluster_others(&keeper->cluster, 2 * DDPI_CLUSTER_FRESH_MS, uv_now(keeper->loop));
     if (keeper->cluster.own.phase != KEEPER_MEMBER || others >= 2)
         return;
     ddpi_log(keeper->log, DDPI_LOG_WARN,

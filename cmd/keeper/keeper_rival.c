@@ -28,9 +28,10 @@ struct rival {
     struct keeper_peers *peers;
     struct keeper_watch watch;
     uint64_t since_ms;
-    bool seen; /* it goes on: the two have one job */
-    int waits; /* connected to it since then; -1: not */
-    int fd;    /* that has the address; -1: another process does */
+    bool seen;      /* it goes on: the two have one job, ... */
+    bool of_no_job; /* ... or it has none, and comes back by its service */
+    int waits;      /* connected to it since then; -1: not */
+    int fd;         /* that has the address; -1: another process does */
     ddp_status status;
     struct ddp_error *err;
 };
@@ -128,6 +129,7 @@ static void on_heard(void *ctx, unsigned machine, const struct ddpi_keeper_statu
     if (!same || ends) /* of a job before this one, perhaps */
         return;
     rival->seen = true;
+    rival->of_no_job = status->job[0] == '\0';
     if (rival->waits < 0)
         rival->waits = open_at(question, connect);
 }
@@ -141,6 +143,12 @@ static void on_tick(void *ctx)
         return;
     }
     rival->fd = take_address(rival->question);
+    if (rival->fd >= 0 && rival->of_no_job) {
+        close(rival->fd);
+        rival->fd = -1;
+        finish(rival, ddpi_error_set(rival->err, DDP_E_CLOSED, "the other keeper has ended"));
+        return;
+    }
     if (rival->fd >= 0) {
         finish(rival, DDP_OK);
         return;
