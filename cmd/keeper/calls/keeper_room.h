@@ -9,12 +9,16 @@
 
 #include "etcd_client.h"
 
-/* Zeroed, then init; it is under way from begin to done(). */
+#include <stdbool.h>
+
+/* Zeroed, then init. */
 struct keeper_room {
     struct ddpi_etcd_client *client;
     struct ddpi_etcd_call call;
-    unsigned alarms; /* it has silenced */
-    /* @why: a reason why it has failed; NULL: it has not. */
+    bool made;
+    unsigned silenced; /* alarms */
+    /* @why: a reason why it has failed; NULL: there is room again. Not called where no member was
+     * full. */
     void (*done)(void *ctx, const char *why);
     void *ctx;
 };
