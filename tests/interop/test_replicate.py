@@ -294,7 +294,8 @@ class Storm(ReplicateCase):
         job.wait_for(lambda: self.keeper_of(job, node)[1], f'a keeper on {node}')
         time.sleep(self.chance.uniform(0, 6))
         if kind == 'follower':
-            os.kill(self.keeper_of(job, leader)[1][self.chance.choice(['etcd', 'ddprund'])], signal.SIGKILL)
+            part = self.chance.choice(['etcd', 'ddprund'])
+            os.kill(job.wait_for(lambda: self.keeper_of(job, leader)[1].get(part), f'{part} of {leader}'), signal.SIGKILL)
             return dead
         self.dies(job, node)
         dead.add(self.life_of(job, node))
