@@ -254,6 +254,9 @@ class Names(ReplicateCase):
 class Storm(ReplicateCase):
     """One fault after another, on a node by chance. No acknowledged write is lost, and the job goes on after each."""
 
+    nodes = TRIO
+    kinds = ('node', 'cable', 'stop', 'agent', 'keeper', 'guard', 'etcd', 'ddprund', 'twice', 'follower')
+
     def setUp(self):
         super().setUp()
         self.chance = random.Random(KILLS)
@@ -262,7 +265,10 @@ class Storm(ReplicateCase):
     def fault(self, job, kind, node):
         """The lives that have ended with it."""
         if kind in ('cable', 'stop'):
-            self.part(job, kind, node, self.chance.choice([0.3, 1.5, 4, 9]))
+            seconds, before = self.chance.choice([0.3, 1.5, 4, 9]), job.running(*self.nodes)
+            self.part(job, kind, node, seconds)
+            if seconds == 0.3: # far less than half a lease
+                self.assertEqual(job.running(*self.nodes).number, before.number)
             return set()
         if kind in ('twice', 'follower'):
             return self.two_faults(job, kind, node)
@@ -329,17 +335,17 @@ class Storm(ReplicateCase):
         return acknowledged
 
     def test_storm(self):
-        kinds = ('node', 'cable', 'stop', 'agent', 'keeper', 'guard', 'etcd', 'ddprund', 'twice', 'follower')
-        job = self.job('2:3', '--max-restarts=1000', '--crash-loop=0', at_least=1)
-        job.start_all(*TRIO)
+        count = len(self.nodes)
+        job = self.job(f'{count - 1}:{count}', '--max-restarts=1000', '--crash-loop=0', at_least=1)
+        job.start_all(*self.nodes)
         first = self.leader(job)
         writer = self.writer()
         for number in range(KILLS):
-            kind = kinds[number % len(kinds)]
-            node = first if number % 2 == 0 else self.chance.choice(TRIO)
+            kind = self.kinds[number % len(self.kinds)]
+            node = first if number % 2 == 0 and first in self.nodes else self.chance.choice(self.nodes)
             before = writer.out.count('\n')
             dead = self.fault(job, kind, node)
-            job.running(*TRIO)
+            job.running(*self.nodes)
             first = self.leader(job, dead)
             job.wait_for(lambda: writer.collect(0) or writer.out.count('\n') > before + 10, f'writes after {kind} of {node}')
             self.check_writes(job, writer, f'{kind} of {node}, fault {number}')
@@ -348,7 +354,23 @@ class Storm(ReplicateCase):
         acknowledged = self.check_writes(job, writer, 'all')
         print(f'{KILLS} faults, {len(acknowledged)} acknowledged writes, none lost', file=sys.stderr)
         self.addCleanup(self.remove_folders)
-        job.end(*TRIO)
+        job.end(*self.nodes)
+
+
+class StormOfTwo(Storm):
+    """The same with two nodes and a witness."""
+
+    nodes = TRIO[:2]
+    kinds = Storm.kinds[:-1]
+
+    def setUp(self):
+        super().setUp()
+        words = self.wires.enter('n3', [DDPRUND, f'--cluster={self.endpoint}', '--state-lease=2s'])
+        self.witness = self.start(*words[1:], program=words[0])
+
+    def test_storm(self):
+        super().test_storm()
+        self.assertEqual(self.witness.wait(), 0, self.witness.err)
 
 
 @needs_tls
