@@ -87,7 +87,10 @@ class Prometheus(PageCase):
         self.store.read_until('leading as')
 
     def metrics(self):
-        jobs = self.job(self.store.endpoints[0])
+        """Those of a job whose store says that three machines keep it, too."""
+        machines = [{'endpoint': f'n{number}:1', 'state': 'member', 'life': 1} for number in range(3)]
+        self.done(self.store.endpoints[0], 'set', 'store/keepers', json.dumps({'leader': 'n0:1', 'machines': machines}))
+        jobs = self.job(f'{self.store.endpoints[0]},127.0.0.1:9') # who lists one endpoint does not look
         metrics = self.get('/metrics')
         self.end(jobs)
         self.stop(self.store)
