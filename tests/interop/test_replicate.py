@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """test_replicate.py - jobs with --replicate on nodes in network namespaces: any one of the three nodes that keep the
-store dies, leaves or loses its cable, and the job goes on. With DDPRUN_KILLS=N, N faults by chance. Skipped (77) where
-etcd is not installed, unless DDPRUN_INTEROP=1 demands it.
+store dies, leaves or loses its cable, and the job goes on. With DDPRUN_KILLS=N, N faults by chance, and half as many of
+two nodes and a witness. Skipped (77) where etcd is not installed, unless DDPRUN_INTEROP=1 demands it.
 """
 
 import json
@@ -254,7 +254,7 @@ class Names(ReplicateCase):
 class Storm(ReplicateCase):
     """One fault after another, on a node by chance. No acknowledged write is lost, and the job goes on after each."""
 
-    nodes = TRIO
+    nodes, kills = TRIO, KILLS
     kinds = ('node', 'cable', 'stop', 'agent', 'keeper', 'guard', 'etcd', 'ddprund', 'twice', 'follower')
 
     def setUp(self):
@@ -340,7 +340,7 @@ class Storm(ReplicateCase):
         job.start_all(*self.nodes)
         first = self.leader(job)
         writer = self.writer()
-        for number in range(KILLS):
+        for number in range(self.kills):
             kind = self.kinds[number % len(self.kinds)]
             node = first if number % 2 == 0 and first in self.nodes else self.chance.choice(self.nodes)
             before = writer.out.count('\n')
@@ -352,7 +352,7 @@ class Storm(ReplicateCase):
         writer.signal(signal.SIGKILL)
         writer.wait()
         acknowledged = self.check_writes(job, writer, 'all')
-        print(f'{KILLS} faults, {len(acknowledged)} acknowledged writes, none lost', file=sys.stderr)
+        print(f'{self.kills} faults, {len(acknowledged)} acknowledged writes, none lost', file=sys.stderr)
         self.addCleanup(self.remove_folders)
         job.end(*self.nodes)
 
@@ -360,7 +360,7 @@ class Storm(ReplicateCase):
 class StormOfTwo(Storm):
     """The same with two nodes and a witness."""
 
-    nodes = TRIO[:2]
+    nodes, kills = TRIO[:2], KILLS // 2
     kinds = Storm.kinds[:-1]
 
     def setUp(self):
