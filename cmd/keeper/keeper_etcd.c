@@ -237,9 +237,20 @@ ddp_status keeper_etcd_start(const struct keeper_etcd *etcd, uint64_t life, uint
     return status;
 }
 
+/* The last line of @text; but of a Go program that panicked, whose stack is last, why it did. */
+static const char *find_reason(char *text)
+{
+    char *last = strrchr(text, '\n'), *reason = last != NULL ? last + 1 : text;
+    bool stack = reason[0] == '\t';
+    for (char *at = text; stack && (at = strstr(at, "\npanic: ")) != NULL; at++)
+        reason = at + 1;
+    reason[strcspn(reason, "\n")] = '\0';
+    return reason;
+}
+
 void keeper_etcd_last_line(const struct keeper_etcd *etcd, char line[KEEPER_ETCD_LINE])
 {
-    char path[KEEPER_PATH + 32], text[4096];
+    char path[KEEPER_PATH + 32], text[16384];
     snprintf(path, sizeof path, "%s/" LOG, etcd->folder->path);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0;
@@ -250,6 +261,5 @@ void keeper_etcd_last_line(const struct keeper_etcd *etcd, char line[KEEPER_ETCD
     while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == ' '))
         len--;
     text[len > 0 ? len : 0] = '\0';
-    const char *last = strrchr(text, '\n');
-    snprintf(line, KEEPER_ETCD_LINE, "%.*s", KEEPER_ETCD_LINE - 1, last != NULL ? last + 1 : text);
+    snprintf(line, KEEPER_ETCD_LINE, "%.*s", KEEPER_ETCD_LINE - 1, find_reason(text));
 }

@@ -47,7 +47,7 @@ DDP_MUST_CHECK ddp_status keeper_etcd_start(const struct keeper_etcd *etcd, uint
                                             struct keeper_child *child, uv_loop_t *loop,
                                             struct ddp_error *err);
 
-/* The last line of its log, for a sentence; "" if there is none. */
+/* The last line of its log that says why it ended, for a sentence; "" if there is none. */
 enum { KEEPER_ETCD_LINE = 400 };
 void keeper_etcd_last_line(const struct keeper_etcd *etcd, char line[KEEPER_ETCD_LINE]);
 

@@ -191,6 +191,18 @@ class Deaths(KeeperCase):
         self.assertEqual(self.done(self.list, '--timeout=10m', 'list', 'a'), b'')
         self.end(*keepers)
 
+    def test_an_etcd_that_cannot_write(self):
+        """The other two go on. It says why, and not where in its program."""
+        folder = self.folder / 'bin'
+        folder.mkdir()
+        stack = 'panic: no space left on device\\n\\ngoroutine 1 [running]:\\nmain.main()\\n\\tmain.go:28 +0x17\\n'
+        (folder / 'etcd').write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec {ETCD} "$@"\nprintf "{stack}" >&2\nexit 2\n')
+        (folder / 'etcd').chmod(0o755)
+        keepers = [self.keeper(0, env={'PATH': f'{folder}:{self.env["PATH"]}'}), self.keeper(1), self.keeper(2)]
+        self.until_kept(f'no other loss until {self.hosts[0]} is back')
+        keepers[0].read_until('ended with exit code 2; it is started again; its last line was: panic: no space left')
+        self.end(*keepers)
+
     def certainly(self, *words, **options):
         """Once more if the leader has ended meanwhile."""
         def look():
