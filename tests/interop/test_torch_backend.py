@@ -135,7 +135,6 @@ def compile_back_end():
 
 class Backend(DdprunCase):
     job_of_three = None
-    beside_gloo = {}  # jobs by their number of ranks
 
     def setUp(self):
         super().setUp()
@@ -176,17 +175,6 @@ class Backend(DdprunCase):
         self.assert_succeeded(Backend.job_of_three)
         return Backend.job_of_three
 
-    def ranks_beside_gloo(self, ranks):
-        """The same for what is compared with gloo. In the end the last rank is killed."""
-        if ranks not in Backend.beside_gloo:
-            compared, forms, dies = {2: ('torch_features.py', sample(self.forms()), 'python'),
-                                     3: ('torch_same.py', self.forms() if self.version >= NEWEST else [], 'native')}[ranks]
-            programs = [' '.join((compared, *forms))] if forms else []
-            programs += [f'torch_mistakes.py {dies}:death'] if dies in self.forms() else []
-            Backend.beside_gloo[ranks] = self.run_job(f'--nproc-per-node={ranks}', *python('gloo'),
-                                                      HERE / 'in_a_row.py', *programs)
-        return Backend.beside_gloo[ranks]
-
     def check_calls(self, job, ranks):
         for variant in self.forms() + self.bound():
             counts = [int(count) for count in re.findall(rf':{variant}: (\d+) results are right', job.out)]
@@ -202,9 +190,10 @@ class Backend(DdprunCase):
         self.check_calls(self.succeed('--nproc-per-node=2', PYTHON, HERE / 'torch_collectives.py', *self.forms(), *self.bound()), 2)
 
     def test_what_is_built_on_them_gives_the_results_of_gloo(self):
-        job = self.ranks_beside_gloo(2)
-        for form in sample(self.forms()):
-            self.assertRegex(job.out, rf'{form}: \d\d cases are equal', job.err)
+        forms = sample(self.forms())
+        job = self.succeed('--nproc-per-node=2', *python('gloo'), HERE / 'torch_features.py', *forms)
+        for form in forms:
+            self.assertRegex(job.out, rf'{form}: \d\d cases are equal')
 
     def test_the_example_learns_as_with_gloo(self):
         for name, count in (('train', 600), ('t10k', 200)):
@@ -269,7 +258,7 @@ class Backend(DdprunCase):
     def test_calls_are_those_of_gloo(self):
         if self.version < NEWEST:
             self.skipTest('the gloo of this PyTorch may take other arguments')
-        job = self.ranks_beside_gloo(3)
+        job = self.succeed('--nproc-per-node=3', *python('gloo'), HERE / 'torch_same.py', *self.forms())
         self.assertEqual(job.out.count('calls are the same'), 3, job.out + job.err)
 
     def test_mistakes(self):
@@ -296,7 +285,8 @@ class Backend(DdprunCase):
         for form, ranks in (('native', 3), ('python', 2)):
             with self.subTest(form):
                 self.need(form)
-                job = self.ranks_beside_gloo(ranks)
+                job = self.run_job(f'--nproc-per-node={ranks}', PYTHON, HERE / 'torch_mistakes.py', 'death',
+                                   env={'DDPRUN_TORCH_FORM': form})
                 self.assertRegex(job.err, f'rank {ranks - 1} failed first: killed by SIGKILL')
                 told = re.findall(rf'rank (\d) knows: .*rank {ranks - 1} \(pid \d+ on .*\) has died', job.out)
                 self.assertEqual(sorted(told), [str(rank) for rank in range(ranks - 1)], job.out + job.err)
