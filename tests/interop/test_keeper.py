@@ -111,13 +111,17 @@ class KeeperCase(DdprundCase):
         for job in keepers:
             self.assertEqual(job.wait(), 0, job.err)
 
-    def etcd_that_says(self, version):
+    def with_etcd(self, *lines):
+        """An environment whose etcd is this script."""
         folder = self.folder / 'bin'
         folder.mkdir(exist_ok=True)
         program = folder / 'etcd'
-        program.write_text(f'#!/bin/sh\necho "etcd Version: {version}"\n')
+        program.write_text('\n'.join(['#!/bin/sh', *lines, '']))
         program.chmod(0o755)
         return {'PATH': f'{folder}:{self.env["PATH"]}'}
+
+    def etcd_that_says(self, version):
+        return self.with_etcd(f'echo "etcd Version: {version}"')
 
     def kill(self, job):
         """The whole keeper, as when its machine dies: its processes die with it."""
@@ -193,12 +197,9 @@ class Deaths(KeeperCase):
 
     def test_an_etcd_that_cannot_write(self):
         """The other two go on. It says why, and not where in its program."""
-        folder = self.folder / 'bin'
-        folder.mkdir()
         stack = 'panic: no space left on device\\n\\ngoroutine 1 [running]:\\nmain.main()\\n\\tmain.go:28 +0x17\\n'
-        (folder / 'etcd').write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec {ETCD} "$@"\nprintf "{stack}" >&2\nexit 2\n')
-        (folder / 'etcd').chmod(0o755)
-        keepers = [self.keeper(0, env={'PATH': f'{folder}:{self.env["PATH"]}'}), self.keeper(1), self.keeper(2)]
+        env = self.with_etcd(f'[ "$1" = --version ] && exec {ETCD} "$@"', f'printf "{stack}" >&2', 'exit 2')
+        keepers = [self.keeper(0, env=env), self.keeper(1), self.keeper(2)]
         self.until_kept(f'no other loss until {self.hosts[0]} is back')
         keepers[0].read_until('ended with exit code 2; it is started again; its last line was: panic: no space left')
         self.end(*keepers)
@@ -212,12 +213,8 @@ class Deaths(KeeperCase):
 
     def test_an_etcd_that_is_full(self):
         """Of revisions that nobody needs: the same keys are written again and again."""
-        folder = self.folder / 'bin'
-        folder.mkdir()
         small = '[ "$1" = --version ] || set -- "$@" --quota-backend-bytes=16000000 --auto-compaction-retention=1h'
-        (folder / 'etcd').write_text(f'#!/bin/sh\n{small}\nexec {ETCD} "$@"\n')
-        (folder / 'etcd').chmod(0o755)
-        self.env['PATH'] = f'{folder}:{self.env["PATH"]}'
+        self.env.update(self.with_etcd(small, f'exec {ETCD} "$@"'))
         keepers = self.three()
         for number in range(50):
             self.certainly('set', f'k{number % 3}', '-', given=b'%08d' % number + bytes(600000))

@@ -398,6 +398,27 @@ START_TEST(a_job_takes_no_store_that_is_of_none)
 }
 END_TEST
 
+START_TEST(a_store_of_no_job_takes_in_no_keeper_of_a_job)
+{
+    enum { LATER_MS = 3000 };
+    struct ddpi_cluster cluster = {0};
+    struct ddpi_keeper_status says[] = {{.self = 1, .phase = KEEPER_MEMBER, .number = 5},
+                                        {.self = 2, .life = 9, .job = "j"}};
+    begin_world(1);
+    ddpi_cluster_begin(&cluster, &world.list, 0, "", 1, QUIET_MS, world.now_ms);
+    cluster.own.number = 5;
+    cluster.own.phase = KEEPER_MEMBER;
+    ddpi_cluster_led(&cluster, true, true, true, world.now_ms);
+    ddpi_cluster_hear(&cluster, &says[0], world.now_ms + LATER_MS);
+    ddpi_cluster_hear(&cluster, &says[1], world.now_ms + LATER_MS);
+    ck_assert_int_eq(ddpi_cluster_step(&cluster, 3, world.now_ms + LATER_MS).action, CLUSTER_NONE);
+    says[0].job[0] = 'j'; /* this one is a witness of that job */
+    ddpi_cluster_hear(&cluster, &says[0], world.now_ms + LATER_MS);
+    ck_assert_int_eq(ddpi_cluster_step(&cluster, 3, world.now_ms + LATER_MS).action,
+                     CLUSTER_REPLACE);
+}
+END_TEST
+
 START_TEST(one_keeper_alone_founds_none)
 {
     begin_world(2);
@@ -717,7 +738,8 @@ Suite *test_suite(void)
     TCase *model = tcase_create("model");
     ADD_TESTS(model, three_empty_keepers_found_a_cluster_at_once,
               a_keeper_knows_how_many_others_are_there, a_job_takes_no_store_that_is_of_none,
-              one_keeper_alone_founds_none, two_keepers_wait_then_found_and_take_the_third_in,
+              a_store_of_no_job_takes_in_no_keeper_of_a_job, one_keeper_alone_founds_none,
+              two_keepers_wait_then_found_and_take_the_third_in,
               a_machine_that_comes_back_empty_is_another_member, who_was_left_behind_begins_again,
               a_witness_knows_the_job_of_its_cluster, all_hear_the_end,
               a_leader_that_dies_with_the_end_has_a_successor,
