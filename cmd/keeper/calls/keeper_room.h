@@ -1,8 +1,7 @@
 /*
- * keeper_room.h - makes room in an etcd that is full: it forgets old revisions, gives the free
- * pages of its file back, and may write again. A full etcd refuses all changes, also to elect a
- * leader, until somebody does that at each member that was full. Nobody but the keeper can reach
- * it.
+ * keeper_room.h - makes room in an etcd that is full: it deletes old revisions, shrinks the file,
+ * and ends the alarm. A full etcd refuses all changes, so no store can lead. Each full member needs
+ * this, and only its keeper can reach it.
  */
 #ifndef CMD_KEEPER_ROOM_H
 #define CMD_KEEPER_ROOM_H
