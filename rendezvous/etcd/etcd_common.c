@@ -40,9 +40,10 @@ ddp_status ddpi_etcd_judge(const struct ddpi_etcd_outcome *outcome, struct ddp_e
         return DDP_OK;
     case DDPI_ETCD_EXHAUSTED:
         return ddpi_error_set(err, DDP_E_SYSTEM,
-                              "etcd cannot keep the store's changes (%s): make room in it with "
-                              "'etcdctl compact', 'etcdctl defrag' and 'etcdctl alarm disarm', let "
-                              "it compact by itself (--auto-compaction-retention), and start again",
+                              "etcd cannot keep the store's changes (%s): the keeper of --cluster "
+                              "makes room in it; in another etcd do so with 'etcdctl compact', "
+                              "'etcdctl defrag' and 'etcdctl alarm disarm', let it compact by "
+                              "itself (--auto-compaction-retention), and start again",
                               reply->message);
     case DDPI_ETCD_DENIED:
         return ddpi_error_set(err, DDP_E_DENIED,
