@@ -211,7 +211,8 @@ static void on_state_failed(void *ctx, const struct ddp_error *why)
     bool led = why->status == DDP_E_CLOSED;
     if (daemon->stopped)
         return;
-    ddpi_log(&daemon->logfile.log, DDPI_LOG_ERROR, "%s", why->msg);
+    if (daemon->options.log_file != NULL || (led && daemon->draining)) /* else it is told below */
+        ddpi_log(&daemon->logfile.log, DDPI_LOG_ERROR, "%s", why->msg);
     if (!led || !daemon->draining)
         daemon->code = ddprund_fail(led ? EXIT_TRY_AGAIN : EXIT_CONFIG, why);
     daemon_stop(daemon);
@@ -585,6 +586,7 @@ static int daemon_keep(struct daemon *daemon, int argc, char *const *argv)
                                           .argv = argv,
                                           .argc = argc,
                                           .log = &daemon->logfile.log,
+                                          .has_log_file = options->log_file != NULL,
                                           .ready = on_keeper_ready,
                                           .reload = on_keeper_reload,
                                           .ctx = daemon};

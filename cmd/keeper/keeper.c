@@ -108,8 +108,9 @@ static void stop(struct keeper *keeper, enum keeper_phase phase)
 
 static void fail(struct keeper *keeper, int code, const struct ddp_error *err)
 {
-    ddpi_log(keeper->log, DDPI_LOG_ERROR, "%s", err->msg);
-    keeper->code = keeper_fail(code, err); /* the log may be a file */
+    if (keeper->options->has_log_file)
+        ddpi_log(keeper->log, DDPI_LOG_ERROR, "%s", err->msg);
+    keeper->code = keeper_fail(code, err);
     stop(keeper, ENDING);
 }
 

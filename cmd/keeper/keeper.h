@@ -46,7 +46,8 @@ struct keeper_options {
     char *const *argv; /* of this ddprund: words for the one that it starts */
     int argc;
     const struct ddpi_log *log;
-    void (*ready)(void *ctx);  /* its ddprund listens */
+    bool has_log_file;         /* else the log is stderr */
+    void (*ready)(void *ctx);  /* its ddprund listens, another keeper does, or none is to */
     void (*reload)(void *ctx); /* SIGHUP */
     void *ctx;
 };
