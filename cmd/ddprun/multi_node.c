@@ -26,6 +26,7 @@
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum {
@@ -472,7 +473,7 @@ static void on_looked_up(uv_getaddrinfo_t *request, int uv_status, struct addrin
         status = join(node, &err);
     if (status != DDP_OK)
         membership_leave(node->membership, EXIT_CONFIG, err.msg);
-    else
+    else if (node->membership->member.joined)
         multi_node_publish(node, &node->membership->member.says);
 }
 
@@ -507,9 +508,49 @@ static void give_up_lookup(struct multi_node *node)
     node->lookup = NULL;
 }
 
+static ddp_status begin(struct multi_node *node, struct ddp_error *err)
+{
+    node->begun = true;
+    return node->config->is_host == 0 ? join(node, err) : look_up(node, err);
+}
+
+/* The keeper is ready. One that is started again later says so, too. */
+static void on_keeper(uv_poll_t *poll, int uv_status, int events)
+{
+    static const char ready[] = "READY=1";
+    struct multi_node *node = poll->data;
+    struct ddp_error err;
+    char says[64];
+    uv_os_fd_t socket;
+    (void)uv_status;
+    (void)events;
+    (void)uv_fileno((uv_handle_t *)poll, &socket);
+    ssize_t len = recv(socket, says, sizeof says, MSG_DONTWAIT);
+    bool is_ready = len == (ssize_t)sizeof ready - 1 && memcmp(says, ready, (size_t)len) == 0;
+    if (!is_ready || node->begun || node->left)
+        return;
+    ddp_status status = begin(node, &err);
+    if (status != DDP_OK)
+        membership_leave(node->membership, EXIT_CONFIG, err.msg);
+    else if (node->membership->member.joined) /* else it is checked, and publishes later */
+        multi_node_publish(node, &node->membership->member.says);
+}
+
+static ddp_status await_keeper(struct multi_node *node, int keeper, struct ddp_error *err)
+{
+    int uv_status = uv_poll_init(node->loop, &node->keeper, keeper);
+    if (uv_status == 0)
+        uv_status = uv_poll_start(&node->keeper, UV_READABLE, on_keeper);
+    snprintf(node->early_why, sizeof node->early_why,
+             "the keeper beside this agent is not ready yet");
+    membership_disconnected(node->membership, node->early_why);
+    uv_timer_start(&node->long_wait, on_long_wait, LONG_WAIT_MS, 0);
+    return uv_status == 0 ? DDP_OK : ddpi_error_sys(err, -uv_status, "cannot wait for the keeper");
+}
+
 ddp_status multi_node_open(struct multi_node *node, uv_loop_t *loop,
                            const struct multi_node_config *config, struct membership *membership,
-                           const struct guard_agent *guard, struct ddp_error *err)
+                           const struct guard_agent *guard, int keeper, struct ddp_error *err)
 {
     node->config = config;
     node->membership = membership;
@@ -517,8 +558,8 @@ ddp_status multi_node_open(struct multi_node *node, uv_loop_t *loop,
     node->loop = loop;
     uv_timer_init(loop, &node->try_again);
     uv_timer_init(loop, &node->long_wait);
-    node->try_again.data = node->long_wait.data = node;
-    return config->is_host == 0 ? join(node, err) : look_up(node, err);
+    node->try_again.data = node->long_wait.data = node->keeper.data = node;
+    return keeper == 0 ? begin(node, err) : await_keeper(node, keeper, err);
 }
 
 void multi_node_publish(struct multi_node *node, const struct ddp_round_member *says)
@@ -629,6 +670,8 @@ void multi_node_close(struct multi_node *node, void (*closed)(void *ctx), void *
     if (node->loop != NULL && !uv_is_closing((uv_handle_t *)&node->try_again)) {
         uv_close((uv_handle_t *)&node->try_again, NULL);
         uv_close((uv_handle_t *)&node->long_wait, NULL);
+        if (node->keeper.type == UV_POLL) /* it was made */
+            uv_close((uv_handle_t *)&node->keeper, NULL);
     }
     if (node->round == NULL)
         on_round_closed(node);

@@ -58,6 +58,8 @@ struct multi_node {
     char busy_host[DDPI_HOST_MAX];    /* this node's, whose port another program has; "": none */
     uv_timer_t try_again;             /* to listen at @busy_host, until there is a connection */
     uv_timer_t long_wait;             /* until what may keep the nodes apart is said */
+    uv_poll_t keeper;                 /* the socket at which the keeper says that it is ready */
+    bool begun;                       /* the look-up, or joining */
     bool connected;
     bool reached;        /* it has been connected */
     bool told;           /* the user, that the connection is lost */
@@ -77,11 +79,15 @@ void multi_node_on_log(void *ctx, enum ddpi_log_level level, const char *line);
 
 /* Look up the endpoint's addresses, host the store if this node should, and connect to it. Returns
  * before the look-up has finished; the member leaves the job if a later step fails. On failure,
- * too, call multi_node_close(). */
+ * too, call multi_node_close().
+ *
+ * @keeper: a socket (replicate.h). If it is not 0, all of this begins when the keeper beside this
+ * agent is ready. So a machine that is found unfit before gets no worker. */
 DDP_MUST_CHECK ddp_status multi_node_open(struct multi_node *node, uv_loop_t *loop,
                                           const struct multi_node_config *config,
                                           struct membership *membership,
-                                          const struct guard_agent *guard, struct ddp_error *err);
+                                          const struct guard_agent *guard, int keeper,
+                                          struct ddp_error *err);
 
 /* Send what the member publishes, once there is a connection; the state of its workers; that it
  * leaves. */

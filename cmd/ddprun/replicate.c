@@ -10,8 +10,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -60,6 +63,40 @@ static ddp_status find_program(char **ret, struct ddp_error *err)
     return ddpi_error_set(err, DDP_E_NOT_FOUND,
                           "--replicate needs the program ddprund, and it is neither beside ddprun "
                           "nor in PATH; install it there (it is in the same package)");
+}
+
+/* The kernel chooses the name. */
+static ddp_status open_notify(struct replicate *replicate, struct ddp_error *err)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    socklen_t size = sizeof name;
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return ddpi_error_sys(err, errno, "cannot make a socket for the keeper");
+    replicate->notify = fd;
+    if (bind(fd, (struct sockaddr *)&name, sizeof name.sun_family) != 0 ||
+        getsockname(fd, (struct sockaddr *)&name, &size) != 0)
+        return ddpi_error_sys(err, errno, "cannot name the socket for the keeper");
+    int len = (int)(size - offsetof(struct sockaddr_un, sun_path)) - 1;
+    replicate->notify_word = ddpi_asprintf("NOTIFY_SOCKET=@%.*s", len, name.sun_path + 1);
+    return replicate->notify_word != NULL ? DDP_OK : ddpi_error_nomem(err, sizeof name);
+}
+
+/* Ours, but if a service manager listens to this ddprun, the keeper must not speak to it. */
+static ddp_status make_environment(struct replicate *replicate, struct ddp_error *err)
+{
+    static const char notify[] = "NOTIFY_SOCKET=";
+    size_t count = 0, used = 0;
+    while (environ[count] != NULL)
+        count++;
+    replicate->envp = ddpi_calloc(count + 2, sizeof *replicate->envp);
+    if (replicate->envp == NULL)
+        return ddpi_error_nomem(err, count * sizeof *replicate->envp);
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(environ[i], notify, sizeof notify - 1) != 0)
+            replicate->envp[used++] = environ[i];
+    replicate->envp[used] = replicate->notify_word;
+    return DDP_OK;
 }
 
 /* Takes @word; NULL: there was no memory for it. */
@@ -116,6 +153,10 @@ ddp_status replicate_open(struct replicate *replicate, const struct spawn_reques
     if (replicate->count == 0)
         return DDP_OK;
     ddp_status status = find_program(&replicate->path, err);
+    if (status == DDP_OK)
+        status = open_notify(replicate, err);
+    if (status == DDP_OK)
+        status = make_environment(replicate, err);
     if (status != DDP_OK)
         return status;
     /* Standard output belongs to the workers. */
@@ -125,7 +166,7 @@ ddp_status replicate_open(struct replicate *replicate, const struct spawn_reques
     replicate->request =
         (struct spawn_request){.path = replicate->path,
                                .argv = replicate->words,
-                               .envp = environ,
+                               .envp = replicate->envp,
                                .stdio = {replicate->null, replicate->null, STDERR_FILENO}};
     *ret = &replicate->request;
     return DDP_OK;
@@ -136,6 +177,10 @@ void replicate_finish(struct replicate *replicate)
     for (unsigned i = 0; i < replicate->count; i++)
         ddpi_free(replicate->words[i]);
     ddpi_free(replicate->path);
+    ddpi_free(replicate->envp);
+    ddpi_free(replicate->notify_word);
+    if (replicate->notify > 0)
+        close(replicate->notify);
     if (replicate->null > 0)
         close(replicate->null);
     *replicate = (struct replicate){0};

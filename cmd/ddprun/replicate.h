@@ -16,7 +16,10 @@ struct replicate {
     char *path;                   /* of the program; NULL: not looked for yet */
     unsigned count;
     bool complete;
-    int null; /* 0: not open */
+    char **envp;
+    char *notify_word; /* of envp: where the keeper says that it is ready */
+    int notify;        /* the datagrams that it sends there come here; 0: not open */
+    int null;          /* 0: not open */
     struct spawn_request request;
 };
 
@@ -32,7 +35,10 @@ DDP_MUST_CHECK ddp_status replicate_plan(struct replicate *replicate,
                                          struct ddp_error *err);
 
 /* Find the program. *@ret is what the guard is to start; NULL: no keeper was asked for. Valid until
- * replicate_finish(). DDP_E_NOT_FOUND, DDP_E_SYSTEM. */
+ * replicate_finish(). DDP_E_NOT_FOUND, DDP_E_SYSTEM, DDP_E_NOMEM.
+ *
+ * The keeper says at @notify, as services say to systemd (sd_notify(3)), that this machine is fit
+ * to keep the store, or that another keeper does, or that none is to be here. */
 DDP_MUST_CHECK ddp_status replicate_open(struct replicate *replicate,
                                          const struct spawn_request **ret, struct ddp_error *err);
 

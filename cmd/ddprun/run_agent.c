@@ -331,7 +331,8 @@ static ddp_status open_multi(const struct plan *plan, const struct guard_agent *
     run->multi.cluster = plan->says.terms.worker_ports ? &run->cluster : NULL;
     run->multi.met = on_met;
     run->multi.ctx = run;
-    return multi_node_open(&run->multi, &run->loop, &plan->multi, &run->membership, split, err);
+    return multi_node_open(&run->multi, &run->loop, &plan->multi, &run->membership, split,
+                           plan->replicate.notify, err);
 }
 
 /* The node chooses another port each time it becomes idle, if it has to. */

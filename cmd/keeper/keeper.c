@@ -138,9 +138,9 @@ static uint64_t start_again_ms(const struct keeper *keeper, const struct keeper_
     return now_ms - child->started_ms >= AGAIN_MS ? now_ms : child->started_ms + AGAIN_MS;
 }
 
-static void on_server_ready(void *ctx)
+static void on_ready(void *ctx)
 {
-    struct keeper *keeper = ctx;
+    const struct keeper *keeper = ctx;
     keeper->options->ready(keeper->options->ctx);
 }
 
@@ -492,7 +492,7 @@ static void set_server(struct keeper *keeper)
                                             .endpoint = keeper->endpoint,
                                             .state = keeper->state,
                                             .token_fd = keeper->token_fd,
-                                            .ready = on_server_ready,
+                                            .ready = on_ready,
                                             .over = on_server_over,
                                             .ended = on_server_ended,
                                             .ctx = keeper};
@@ -521,13 +521,16 @@ static ddp_status take_place(struct keeper *keeper, struct ddp_error *err)
                                               .text = options->list,
                                               .advertise = options->advertise,
                                               .option = self_option(keeper),
-                                              .waits = options->job != NULL,
+                                              .waits = options->job != NULL ? on_ready : NULL,
+                                              .ctx = keeper,
                                               .log = keeper->log};
     struct keeper_rival_question rival = {.list = &keeper->list,
                                           .self = &keeper->self,
                                           .job = options->job,
                                           .tls = options->tls,
-                                          .log = keeper->log};
+                                          .log = keeper->log,
+                                          .waits = on_ready,
+                                          .ctx = keeper};
     ddp_status status = ddpi_cluster_list_parse(options->list, options->port, options->peer_port,
                                                 &keeper->list, err);
     if (status == DDP_OK)
@@ -590,6 +593,8 @@ int keeper_run(uv_loop_t *loop, const struct keeper_options *options)
         keeper->code = keeper_fail(EXIT_CONFIG, &err);
         keeper_peers_close(keeper->peers);
         ddpi_etcd_client_destroy(keeper->client);
+    } else {
+        on_ready(keeper);
     }
     uv_run(loop, UV_RUN_DEFAULT);
     keeper_folder_remove(&keeper->folder);

@@ -47,7 +47,7 @@ struct keeper_options {
     int argc;
     const struct ddpi_log *log;
     bool has_log_file;         /* else the log is stderr */
-    void (*ready)(void *ctx);  /* its ddprund listens, another keeper does, or none is to */
+    void (*ready)(void *ctx);  /* it runs, waits for another one or a name, or is not needed */
     void (*reload)(void *ctx); /* SIGHUP */
     void *ctx;
 };

@@ -128,6 +128,8 @@ static void on_heard(void *ctx, unsigned machine, const struct ddpi_keeper_statu
     }
     if (!same || ends) /* of a job before this one, perhaps */
         return;
+    if (!rival->seen)
+        question->waits(question->ctx);
     rival->seen = true;
     rival->of_no_job = status->job[0] == '\0';
     if (rival->waits < 0)

@@ -19,6 +19,8 @@ struct keeper_rival_question {
     int token_fd;
     bool tls;
     const struct ddpi_log *log;
+    void (*waits)(void *ctx); /* for a keeper that has proved to be of the same list and job */
+    void *ctx;
 };
 
 /*

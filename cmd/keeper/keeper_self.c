@@ -122,10 +122,12 @@ static ddp_status find(const struct keeper_self_question *question,
                        "the name '%s' in the list (%s) has no address here, so it is not known "
                        "which of the listed machines this one is",
                        question->list->at[which].host, question->text);
-        if (!question->waits && ddpi_monotonic_ms() >= until_ms)
+        if (question->waits == NULL && ddpi_monotonic_ms() >= until_ms)
             return DDP_E_INVALID;
         if (!told)
             ddpi_log(question->log, DDPI_LOG_WARN, "%s; waiting for it", err->msg);
+        if (!told && question->waits != NULL)
+            question->waits(question->ctx);
         poll(NULL, 0, NAMELESS_LOOK_MS);
     }
 }

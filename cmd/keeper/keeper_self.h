@@ -12,7 +12,10 @@ struct keeper_self_question {
     const char *text;      /* the list, as the user gave it */
     const char *advertise; /* NULL: the only one that has an address of this machine */
     const char *option;    /* that a message advises to say it by */
-    bool waits;            /* for names that have no address yet, as long as it takes */
+    /* NULL: it waits a while for names that have no address yet. Else as long as it takes, and this
+     * is called when it begins to. */
+    void (*waits)(void *ctx);
+    void *ctx;
     const struct ddpi_log *log;
 };
 

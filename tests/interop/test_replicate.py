@@ -375,21 +375,39 @@ class StormOfTwo(Storm):
 
 @needs_tls
 class Refusals(ReplicateCase):
+    def start_with_unfit_etcd(self, job, node):
+        """It takes a while to say what it is."""
+        folder = self.folder / 'bin'
+        folder.mkdir(exist_ok=True)
+        (folder / 'etcd').write_text('#!/bin/sh\nsleep 1\necho "etcd Version: 3.6.1"\n')
+        (folder / 'etcd').chmod(0o755)
+        job.env = {'PATH': f'{folder}:{self.env["PATH"]}'}
+        job.start(node)
+        job.env = {}
+
     def test_an_etcd_that_is_not_fit(self):
         """The node where it is says so, and has no worker; the others are enough."""
         job = self.job('2:3', at_least=1)
-        folder = self.folder / 'bin'
-        folder.mkdir()
-        (folder / 'etcd').write_text('#!/bin/sh\necho "etcd Version: 3.6.1"\n')
-        (folder / 'etcd').chmod(0o755)
-        job.env = {'PATH': f'{folder}:{self.env["PATH"]}'}
-        job.start('n1')
-        job.env = {}
+        self.start_with_unfit_etcd(job, 'n1')
         job.expect('n1', CONFIG, '3.6.1')
+        self.assertEqual(job.agents['n1'].err.count('3.6.1'), 1)
         for node in ('n2', 'n3'):
             job.start(node)
         job.running('n2', 'n3')
         job.end('n2', 'n3')
+
+    def test_an_etcd_that_is_not_fit_beside_a_store(self):
+        """The node does not join, though it is the one that the others wait for."""
+        job = self.job('3', at_least=1)
+        for node in ('n2', 'n3'):
+            job.start(node)
+        job.wait_for(self.kept, 'a leader')
+        self.start_with_unfit_etcd(job, 'n1')
+        job.expect('n1', CONFIG, '3.6.1')
+        self.assertEqual(job.records(), [])
+        job.start('n1')
+        job.running(*TRIO)
+        job.end(*TRIO)
 
     def test_options(self):
         for words, text in ((['--rdzv-endpoint=a,b'], 'lists 2'), (['--rdzv-endpoint=a,b,c', '--no-auth'], '--no-auth'),
