@@ -26,6 +26,7 @@ from skip import skip_program
 
 TRIO = ('n1', 'n2', 'n3')
 KILLS = int(os.environ.get('DDPRUN_KILLS', '4'))
+LEASE_S = 5
 PORT = 29400
 
 
@@ -46,7 +47,7 @@ class ReplicateCase(WiredCase):
         self.token('make')
         self.endpoint = ','.join(self.wires.address_of(node) for node in TRIO)
 
-    def job(self, nnodes='2:4', *words, lease=5, **options):
+    def job(self, nnodes='2:4', *words, lease=LEASE_S, **options):
         return self.cluster(nnodes, '--replicate', *words, lease=lease, **options)
 
     def keeper_of(self, job, node):
@@ -266,9 +267,9 @@ class Storm(ReplicateCase):
         """The lives that have ended with it."""
         if kind in ('cable', 'stop'):
             seconds, before = self.chance.choice([0.3, 1.5, 4, 9]), job.running(*self.nodes)
-            self.part(job, kind, node, seconds)
-            if seconds == 0.3: # far less than half a lease
-                self.assertEqual(job.running(*self.nodes).number, before.number)
+            if self.part(job, kind, node, seconds) < LEASE_S / 2:
+                self.leader(job) # all is as before
+                self.assertEqual(job.running(*self.nodes).number, before.number, f'{kind} of {node} for {seconds} s')
             return set()
         if kind in ('twice', 'follower'):
             return self.two_faults(job, kind, node)
@@ -309,8 +310,8 @@ class Storm(ReplicateCase):
         return dead
 
     def part(self, job, kind, node, seconds):
-        """It is silent for that long."""
-        pids = job.processes(node)
+        """It is silent for that long. How long that was, in seconds."""
+        pids, began = job.processes(node), time.monotonic()
         if kind == 'cable':
             self.wires.cut(node)
         else:
@@ -320,6 +321,7 @@ class Storm(ReplicateCase):
             self.wires.heal(node)
         else:
             job.thaw(pids)
+        return time.monotonic() - began
 
     def writer(self):
         words = self.wires.enter('n4', ['sh', '-c', WRITER, DDPCTL])
