@@ -477,6 +477,7 @@ static void receive_from_any(struct world *world, uint32_t rank, ddp_comm *comm)
 START_TEST(any_rank_sends)
 {
     struct world world = {.nranks = (uint32_t)_i / 2 + 1, .tcp = _i % 2 != 0};
+    setenv("DDP_HOST_CUDA_DEVICES", world.tcp ? "3" : "1", 1);
     world_open(&world);
     world_run(&world, receive_from_any);
     world_close(&world);

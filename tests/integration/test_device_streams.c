@@ -377,6 +377,7 @@ END_TEST
 /* ---- what waits in the driver behind an operation ---- */
 
 enum blocker { FREE, FREE_PINNED, LOAD_KERNELS, COPY_TO_PAGEABLE, BLOCKERS };
+enum { TURNS = 20 };
 
 static void prepare_blocker(struct rig *rig, enum blocker blocker, void **memory)
 {
@@ -413,9 +414,8 @@ static void call_blocker(struct rig *rig, enum blocker blocker, void *memory,
     free(memory);
 }
 
-static void block_behind_operations(struct world *world, uint32_t rank, ddp_comm *comm)
+static void block_behind_sums(struct world *world, uint32_t rank, ddp_comm *comm)
 {
-    enum { TURNS = 20 };
     struct rig rig;
     rig_open(&rig, world, rank, comm);
     int32_t *pinned = pin(&rig);
@@ -436,12 +436,38 @@ static void block_behind_operations(struct world *world, uint32_t rank, ddp_comm
     rig_close(&rig);
 }
 
-/* Ranks that share a GPU. */
+static void block_behind_messages(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct rig rig;
+    rig_open(&rig, world, rank, comm);
+    int32_t *pinned = pin(&rig), next = (int32_t)(rank + 1) % 2;
+    void *out = rig_alloc(&rig, COUNT * sizeof *pinned), *in = rig_alloc(&rig, COUNT * sizeof next);
+    for (int32_t turn = 0; turn < TURNS; turn++) {
+        void *memory;
+        prepare_blocker(&rig, (enum blocker)world->stage, &memory);
+        put_value(&rig, rig.stream, out, pinned, turn + (int32_t)rank);
+        CHECK_OK(ddp_send_recv(comm, out, COUNT, (uint32_t)next, in, COUNT, (uint32_t)next,
+                               DDP_INT32, rig.stream, err));
+        call_blocker(&rig, (enum blocker)world->stage, memory, in);
+        CU(rig.cuda.memcpy_dtoh_async(pinned, (uintptr_t)in, COUNT * sizeof *pinned, rig.stream));
+        rig_synchronize(&rig);
+        for (int32_t i = 0; i < COUNT; i++)
+            CHECK(pinned[i] == turn + next + i);
+    }
+    CU(rig.cuda.mem_free_host(pinned));
+    rig_free(&rig, out);
+    rig_free(&rig, in);
+    rig_close(&rig);
+}
+
+/* Collectives of ranks that share a GPU, and messages of ranks with a GPU each. */
 START_TEST(a_call_may_wait_in_the_driver_behind_an_operation)
 {
-    struct world world = {.nranks = 2 + (uint32_t)_i / BLOCKERS, .stage = (uint32_t)_i % BLOCKERS};
+    bool messages = _i / BLOCKERS == 2;
+    struct world world = {.nranks = _i / BLOCKERS == 1 ? 3 : 2, .stage = (uint32_t)_i % BLOCKERS};
+    setenv("DDP_HOST_CUDA_DEVICES", messages ? "2" : "1", 1);
     world_open(&world);
-    world_run(&world, block_behind_operations);
+    world_run(&world, messages ? block_behind_messages : block_behind_sums);
     world_close(&world);
 }
 END_TEST
@@ -488,7 +514,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(order, host_and_device_memory_in_turn, 0, SETTINGS);
     tcase_add_test(order, a_barrier_on_a_stream);
     tcase_add_loop_test(order, threads_share_a_communicator, 1, 4);
-    tcase_add_loop_test(order, a_call_may_wait_in_the_driver_behind_an_operation, 0, 2 * BLOCKERS);
+    tcase_add_loop_test(order, a_call_may_wait_in_the_driver_behind_an_operation, 0, 3 * BLOCKERS);
     tcase_add_test(order, the_context_of_the_caller_stays);
     suite_add_tcase(suite, order);
     return suite;

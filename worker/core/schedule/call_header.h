@@ -39,7 +39,6 @@ enum { DDPI_OPERATIONS = 0 DDPI_OPERATION_MAP(DDPI_ONE_OPERATION) };
 enum ddpi_message_class {
     DDPI_NOT_A_MESSAGE, /* a collective, over the ring's edges */
     DDPI_USER_MESSAGE,  /* of ddp_send() */
-    DDPI_DEVICE_ANSWER, /* the receiver of a user message on device memory answers its sender */
     DDPI_PIECE,         /* of a collective that all ranks call: its number tells which one */
     DDPI_GROUP_MAKING,  /* between ranks that make a group: not for a receive of the program */
     DDPI_MESSAGE_CLASSES

@@ -32,8 +32,7 @@
     .takes_of_each = RECEIVED(p, f) == DDPI_EXTENT_ALL
 #define RING(kind) .ring = DDPI_RING_##kind, .has_ring = true
 
-/* A message runs the schedule of a broadcast between two ranks. FINALIZE and ALLOC move nothing:
- * their rows are zero. */
+/* FINALIZE and ALLOC move nothing: their rows are zero. */
 const struct ddpi_shape ddpi_shapes[DDPI_OPERATIONS] = {
     [DDPI_JOIN] = {RING(ALL_GATHER)},
     [DDPI_BARRIER] = {RING(ALL_GATHER)},
@@ -54,8 +53,6 @@ const struct ddpi_shape ddpi_shapes[DDPI_OPERATIONS] = {
     [DDPI_SCATTER] = {MOVES(DDPI_RANK_PARTS, DDPI_END_ROOT, DDPI_END_NAMED),
                       .in_place = "recv must be the root's part of send"},
     [DDPI_ALL_TO_ALL] = {MOVES(DDPI_PAIR_PARTS, DDPI_END_NAMED, DDPI_END_NAMED)},
-    [DDPI_SEND] = {RING(BROADCAST), .message = true, .has_elements = true,
-                   .send = DDPI_EXTENT_PART},
-    [DDPI_RECV] = {RING(BROADCAST), .message = true, .has_elements = true,
-                   .recv = DDPI_EXTENT_PART},
+    [DDPI_SEND] = {.message = true, .has_elements = true, .send = DDPI_EXTENT_PART},
+    [DDPI_RECV] = {.message = true, .has_elements = true, .recv = DDPI_EXTENT_PART},
 };

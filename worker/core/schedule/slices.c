@@ -39,7 +39,8 @@ static size_t longest_part(const struct ddpi_slices *slices)
 struct ddpi_slices ddpi_slices_of(const struct ddpi_task *task, uint32_t rank, uint32_t ranks,
                                   size_t room)
 {
-    bool whole = task->call.operation == DDPI_REDUCE || task->call.operation == DDPI_BROADCAST;
+    bool whole = task->call.operation == DDPI_REDUCE || task->call.operation == DDPI_BROADCAST ||
+                 ddpi_call_shape(&task->call)->message;
     struct ddpi_slices slices = {
         .task = task, .rank = rank, .ranks = ranks, .parts = whole ? 1 : ranks};
     slices.width = room / task->element_size / slices.parts;
@@ -88,6 +89,8 @@ struct ddpi_task ddpi_slice_task(const struct ddpi_slices *slices, uint64_t inde
         task.recv_parts = clip_parts(slices, index, &task.recv_parts, counts + slices->ranks);
     }
     task.source = NULL;
+    if (ddpi_call_shape(&task.call)->message)
+        task.call.bytes = task.count * task.element_size;
     task.bytes_sent = task.bytes_received = task.record = 0;
     return task;
 }

@@ -284,18 +284,6 @@ static ddp_status check_buffers(const struct ddpi_task *task, uint32_t rank, str
                           in_place);
 }
 
-/* A message is a broadcast round a ring of two. */
-static struct ddpi_ring ring_of(const struct ddpi_call *call, uint32_t rank, uint32_t world_size)
-{
-    if (ddpi_call_shape(call)->message)
-        return (struct ddpi_ring){
-            .kind = DDPI_RING_BROADCAST, .rank = call->operation == DDPI_SEND ? 0 : 1, .nranks = 2};
-    return (struct ddpi_ring){.kind = ddpi_call_shape(call)->ring,
-                              .rank = rank,
-                              .nranks = world_size,
-                              .root = call->root};
-}
-
 ddp_status ddpi_task_prepare(struct ddpi_task *task, uint32_t rank, uint32_t world_size,
                              struct ddp_error *err)
 {
@@ -312,7 +300,10 @@ ddp_status ddpi_task_prepare(struct ddpi_task *task, uint32_t rank, uint32_t wor
         status = check_buffers(task, rank, err);
     if (status != DDP_OK)
         return status;
-    task->ring = ring_of(&task->call, rank, world_size);
+    task->ring = (struct ddpi_ring){.kind = ddpi_call_shape(&task->call)->ring,
+                                    .rank = rank,
+                                    .nranks = world_size,
+                                    .root = task->call.root};
     if (ddpi_call_shape(&task->call)->message) {
         if (task->call.message_class == DDPI_NOT_A_MESSAGE)
             task->call.message_class = DDPI_USER_MESSAGE;

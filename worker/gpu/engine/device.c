@@ -92,10 +92,8 @@ static ddp_status equip(struct ddpi_device *device, struct ddp_error *err)
     size_t ranks = device->comm->world_size;
     device->offers = ddpi_calloc(2 * ranks, sizeof *device->offers);
     device->ways.reads = ddpi_calloc(ranks, sizeof *device->ways.reads);
-    device->peers = ddpi_calloc(ranks, sizeof *device->peers);
     device->opens = ddpi_calloc(ranks, sizeof *device->opens);
-    if (device->offers == NULL || device->ways.reads == NULL || device->peers == NULL ||
-        device->opens == NULL)
+    if (device->offers == NULL || device->ways.reads == NULL || device->opens == NULL)
         return ddpi_error_nomem(err, 2 * ranks * sizeof *device->offers);
     struct ddpi_card card = {0};
     ddp_status status = ddpi_card_identify(&card, err);
@@ -113,6 +111,8 @@ static ddp_status equip(struct ddpi_device *device, struct ddp_error *err)
         status = make_lanes(device, err);
     if (status == DDP_OK)
         status = make_buffers(device, err);
+    if (status == DDP_OK)
+        status = ddpi_staging_allocate(device, err);
     if (status == DDP_OK)
         status = ddpi_kernels_load(&device->kernels, err);
     if (status == DDP_OK)
@@ -155,7 +155,6 @@ void ddpi_device_destroy(struct ddpi_device *device)
     ddpi_cuda_finish(&device->cuda);
     ddpi_free(device->handed);
     ddpi_free(device->opens);
-    ddpi_free(device->peers);
     ddpi_free(device->ways.reads);
     ddpi_free(device->offers);
     ddpi_free(device);
@@ -216,13 +215,6 @@ static ddp_status run_collective(struct ddpi_device *device, struct ddpi_run *ru
     return status;
 }
 
-static ddp_status run_message(struct ddpi_device *device, struct ddpi_run *run)
-{
-    ddp_status status = ddpi_device_message(device, run);
-    ddpi_device_stage(device, DDPI_STAGE_WORK);
-    return status;
-}
-
 static struct ddpi_device *device_of_run(struct ddpi_run *run)
 {
     return ddpi_container_of(run->owner, struct ddpi_device, memory);
@@ -242,8 +234,7 @@ static ddp_status device_execute(struct ddp_comm *comm, struct ddpi_run *run)
             &err);
     ddp_status status = await_stream(device, run);
     if (status == DDP_OK)
-        status = ddpi_call_shape(&run->task.call)->message ? run_message(device, run)
-                                                           : run_collective(device, run);
+        status = run_collective(device, run);
     if (status != DDP_OK)
         let_lanes_finish(device);
     (void)device->cuda.ctx_pop_current(NULL);
@@ -314,8 +305,6 @@ static const struct ddpi_algorithm ways[] = {
 
 static enum way way_of(const struct ddpi_device *device, const struct ddpi_task *task)
 {
-    if (ddpi_call_shape(&task->call)->message)
-        return WAY_GPU;
     if (task->call.operation == DDPI_BARRIER)
         return WAY_BARRIER;
     if (ddpi_is_staged(task) || device->ways.shared)
@@ -338,8 +327,7 @@ static ddp_status start_rank(struct ddpi_device *device, struct ddp_error *err)
 /* The ranks read the memory of each other. */
 static bool needs_probes(const struct ddpi_device *device, const struct ddpi_task *task)
 {
-    return device->comm->world_size > 1 && way_of(device, task) == WAY_GPU &&
-           !ddpi_call_shape(&task->call)->message;
+    return device->comm->world_size > 1 && way_of(device, task) == WAY_GPU;
 }
 
 /* The first operation of all ranks that needs it. The thread has nothing to do meanwhile. */

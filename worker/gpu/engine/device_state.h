@@ -51,14 +51,6 @@ enum {
 /* The memory that a rank offers to readers; scratch stays the same for all operations. */
 enum { DDPI_OFFER_SEND, DDPI_OFFER_RECV, DDPI_OFFER_SCRATCH, DDPI_OFFERS };
 
-/* How this rank gets messages of another one. */
-enum ddpi_peer_way { DDPI_PEER_UNKNOWN, DDPI_PEER_READ, DDPI_PEER_NOT_READ };
-
-struct ddpi_peer {
-    enum ddpi_peer_way memory; /* whether its memory can be read */
-    enum ddpi_peer_way told;   /* what DDP_DEBUG has printed last */
-};
-
 /* Which ranks read the memory of which; the same on all ranks. */
 struct ddpi_ways {
     bool shared;    /* two ranks use one GPU, so all collectives are staged */
@@ -89,7 +81,7 @@ DDPI_RUN_STATE_FITS(struct ddpi_gated);
 
 /* Pinned memory for staged operations: what goes out, then what comes in; DDPI_HALVES of each. */
 struct ddpi_staging {
-    uint8_t *host; /* NULL: no operation was staged yet */
+    uint8_t *host;
     ddpi_cu_deviceptr device;
     uint32_t turn; /* slices ever staged */
 };
@@ -109,7 +101,6 @@ struct ddpi_device {
     ddpi_cu_deviceptr scratch; /* pattern, slots for units to reduce, partial results */
     struct ddpi_offer own_scratch;
     struct ddpi_offer previous_scratch; /* of the rank before, if this one reads its memory */
-    struct ddpi_peer *peers;            /* by rank */
     uint8_t *slots_in;                  /* pinned: units on their way in */
     uint8_t *slots_out;                 /* pinned: units on their way out */
     struct ddpi_handed *handed;         /* see pass_descriptors.h */
@@ -139,9 +130,6 @@ struct ddpi_device {
 /* Offer scratch memory, with a pattern by which readers recognize it. */
 ddp_status ddpi_device_pattern(struct ddpi_device *device, struct ddp_error *err);
 
-/* Whether this rank can read the scratch memory of @offer; prints with DDP_DEBUG why not. */
-bool ddpi_device_reads(struct ddpi_device *device, const struct ddpi_offer *offer);
-
 /* Find out together with all ranks which can read the memory of which; prints it with DDP_DEBUG. */
 ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_task *task);
 
@@ -150,7 +138,7 @@ ddp_status ddpi_device_meet(struct ddpi_device *device, const struct ddpi_task *
 /* Exchange the offers of all ranks for @run: all know which edges of the ring read. */
 ddp_status ddpi_device_offer(struct ddpi_device *device, const struct ddpi_run *run);
 
-/* ---- ring_run.c, message_run.c, and pipeline.c for both ---- */
+/* ---- ring_run.c and pipeline.c ---- */
 
 /* Where the units of a rank come from and go to. */
 struct ddpi_ends {
@@ -170,8 +158,5 @@ bool ddpi_ring_edge_reads(const struct ddpi_device *device, uint32_t reader);
 
 /* Round the ring of all ranks. Offers have been exchanged. */
 ddp_status ddpi_ring_run(struct ddpi_device *device, struct ddpi_task *task);
-
-/* ddp_send() and ddp_recv(). */
-ddp_status ddpi_device_message(struct ddpi_device *device, struct ddpi_run *run);
 
 #endif

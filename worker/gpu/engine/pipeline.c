@@ -1,6 +1,6 @@
 /*
  * pipeline.c - a task round a ring on device memory, from neighbour to neighbour, unit by unit: a
- * ring of all ranks (ring_run.c), or of two (message_run.c).
+ * ring of all ranks (ring_run.c).
  *
  * Each of the two edges of a rank is of one of two kinds. An edge that reads: the rank reads its
  * predecessor's memory; the predecessor sends a token, one byte, for each unit that is ready, and

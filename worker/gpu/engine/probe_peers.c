@@ -176,7 +176,8 @@ static ddp_status read_pattern(struct ddpi_device *device, const struct ddpi_off
     return DDP_OK;
 }
 
-bool ddpi_device_reads(struct ddpi_device *device, const struct ddpi_offer *offer)
+/* Prints with DDP_DEBUG why not. */
+static bool reads_scratch(struct ddpi_device *device, const struct ddpi_offer *offer)
 {
     uint8_t expected[DDPI_PATTERN_SIZE], seen[DDPI_PATTERN_SIZE] = {0};
     make_pattern(offer, expected);
@@ -194,7 +195,7 @@ static bool reads_peer(struct meeting *meeting, uint32_t from)
     struct ddpi_device *device = meeting->device;
     return same_machine(meeting, device->comm->rank, from) &&
            ddpi_offer_suits(&meeting->offers[from], &device->own_scratch) &&
-           ddpi_device_reads(device, &meeting->offers[from]);
+           reads_scratch(device, &meeting->offers[from]);
 }
 
 /* Whether two ranks use one GPU, where kernels of several processes take turns. */

@@ -1,7 +1,7 @@
 /*
- * staged_run.c - a collective in slices (slices.h): a kernel in the caller's stream copies each to
- * pinned memory, the communicator's thread carries it out there as an inner run, and another kernel
- * copies the result back. Owns the pinned memory.
+ * staged_run.c - a collective or a message in slices (slices.h): a kernel in the caller's stream
+ * copies each to pinned memory, the communicator's thread carries it out there as an inner run,
+ * and another kernel copies the result back. Owns the pinned memory.
  *
  * A slice is in the stream as
  *
@@ -39,6 +39,7 @@ struct staged {
     const struct ddpi_task *task;
     struct ddpi_slices slices;
     bool sends, receives; /* of a broadcast, the root does the one, others the other */
+    uint32_t root;        /* of a message: the peer; any rank, until the first slice has come */
 };
 
 bool ddpi_is_staged(const struct ddpi_task *task)
@@ -52,23 +53,24 @@ bool ddpi_is_staged(const struct ddpi_task *task)
 static struct staged stage(struct ddpi_device *device, const struct ddpi_task *task)
 {
     const struct ddp_comm *comm = device->comm;
-    bool has_root = task->call.operation == DDPI_BROADCAST ||
-                    (task->list != NULL && ddpi_call_shape(&task->call)->rooted);
-    return (struct staged){.device = device,
-                           .task = task,
-                           .slices = ddpi_slices_of(task, comm->rank, comm->world_size, HALF),
-                           .sends = !has_root || comm->rank == task->call.root,
-                           .receives = !has_root || comm->rank != task->call.root};
+    const struct ddpi_call *call = &task->call;
+    bool has_root =
+        call->operation == DDPI_BROADCAST || (task->list != NULL && ddpi_call_shape(call)->rooted);
+    return (struct staged){
+        .device = device,
+        .task = task,
+        .slices = ddpi_slices_of(task, comm->rank, comm->world_size, HALF),
+        .sends = call->operation != DDPI_RECV && (!has_root || comm->rank == call->root),
+        .receives = call->operation != DDPI_SEND && (!has_root || comm->rank != call->root),
+        .root = call->root};
 }
 
 /* ---- pinned memory ---- */
 
-static ddp_status staging_allocate(struct ddpi_device *device, struct ddp_error *err)
+ddp_status ddpi_staging_allocate(struct ddpi_device *device, struct ddp_error *err)
 {
     void *host;
     struct ddpi_staging *staging = &device->staging;
-    if (staging->host != NULL)
-        return DDP_OK;
     ddp_status status =
         ddpi_cuda_alloc_mapped(&device->cuda, STAGING, &host, &staging->device, err);
     if (status == DDP_OK)
@@ -190,10 +192,7 @@ ddp_status ddpi_staged_put(struct ddpi_device *device, struct ddpi_run *run, ddp
         return ddpi_error_set(err, DDP_E_INVALID,
                               "%llu slices of %d bytes are more than an operation can have",
                               (unsigned long long)slices, HALF);
-    ddp_status status = staging_allocate(device, err);
-    return status == DDP_OK
-               ? ddpi_gate_put(device, run, (uint32_t)slices, enqueue_slices, stream, err)
-               : status;
+    return ddpi_gate_put(device, run, (uint32_t)slices, enqueue_slices, stream, err);
 }
 
 /* ---- what the communicator's thread does ---- */
@@ -209,6 +208,8 @@ static ddp_status exchange_slice(struct staged *staged, struct ddpi_run *run, ui
     uint8_t *in = device->staging.host + place(turn, true);
     inner.task = ddpi_slice_task(&staged->slices, index, staged->sends ? out : in,
                                  staged->receives ? in : out, counts);
+    inner.task.call.root = staged->root;
+    inner.task.source = &staged->root;
     ddpi_host_choose(device->comm, &inner);
     ddp_status status = ddpi_drive_inner(device->comm, &inner);
     run->task.bytes_sent += inner.task.bytes_sent;
@@ -284,6 +285,8 @@ ddp_status ddpi_staged_run(struct ddpi_device *device, struct ddpi_run *run)
     ddpi_device_stage(device, DDPI_STAGE_EXCHANGE);
     if (status == DDP_OK)
         status = run_slices(&staged, run, own, &wait, counts);
+    if (status == DDP_OK && called.source != NULL)
+        *called.source = staged.root;
     ddpi_device_stage(device, DDPI_STAGE_WORK);
     ddpi_free(counts);
     return status;

@@ -1,6 +1,6 @@
 /*
- * staged_run.h - collectives that go through pinned memory of the host, by the algorithm for host
- * memory.
+ * staged_run.h - collectives and messages that go through pinned memory of the host, by the
+ * algorithm for host memory.
  *
  * The caller's thread enqueues all of it at the call: kernels that copy to pinned memory, and back.
  * From then on the communicator's thread reads and writes words and pinned memory, and never calls
@@ -13,10 +13,10 @@
 #include "device_state.h"
 
 /*
- * Whether the collective @task is staged, wherever the GPUs of the ranks are. All ranks get the
- * same answer, as they call the same:
+ * Whether @task is staged, wherever the GPUs of the ranks are. All ranks get the same answer, as
+ * they call the same:
  *
- *   gather, scatter, all_to_all              staged
+ *   gather, scatter, all_to_all, messages    staged
  *   parts of different sizes                 staged
  *   lists of buffers                         staged
  *   reductions                               staged where ddpi_kernels_check() finds no kernel
@@ -35,7 +35,9 @@ ddp_status ddpi_staged_run(struct ddpi_device *device, struct ddpi_run *run);
  * communicator fails. */
 void ddpi_staged_await_upload(struct ddpi_device *device, struct ddpi_run *run);
 
-/* Free the pinned memory, which no stream uses any more. */
+/* Allocate the pinned memory, before any stream is held. Free it, when no stream uses it any
+ * more. */
+ddp_status ddpi_staging_allocate(struct ddpi_device *device, struct ddp_error *err);
 void ddpi_staging_free(struct ddpi_device *device);
 
 #endif

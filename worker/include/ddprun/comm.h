@@ -390,15 +390,16 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_all_to_all(ddp_comm *comm, const void *sen
  * receives its first ddp_send() to this one. Both must name the same count and type. ddp_run()
  * takes a tag: only messages with the same tag match, and may overtake others; here the tag is 0.
  * On host memory ddp_recv() returns when the message is complete, and ddp_send() when @buffer may
- * be changed again: the message may not have arrived yet, and if the peer is dead or calls
- * something else, a later operation fails. The first message between two ranks waits until the peer
- * is in any operation, as a rank accepts connections only then. As with MPI_Send, do not rely on
- * buffering: if two ranks send to each other before they receive, each may wait for the other until
- * the timeout. To shift data round a ring, use ddp_send_recv() or a group (ddp_group_start()). A
- * message to this rank itself is kept in memory until it is received; so is one that comes before
- * the message that this rank waits for. Calls on device memory are enqueued and run one after the
- * other: there, call ddp_send() to this rank itself before its ddp_recv(). @buffer stays the
- * caller's.
+ * be changed again; on device memory the stream goes on then. What was sent may not have arrived
+ * yet, and if the peer is dead or calls something else, a later operation fails. The first message
+ * between two ranks waits until the peer is in any operation, as a rank accepts connections only
+ * then. As with MPI_Send, do not rely on buffering: if two ranks send to each other before they
+ * receive, each may wait for the other until the timeout. To shift data round a ring, use
+ * ddp_send_recv() or a group (ddp_group_start()). A message to this rank itself is kept in memory
+ * until it is received; so is one that comes before the message that this rank waits for. Calls on
+ * device memory are enqueued and run one after the other: there, call ddp_send() to this rank
+ * itself before its ddp_recv(). They go in slices of 4 MiB, and a call blocks while 256 slices are
+ * enqueued. @buffer stays the caller's.
  *
  * DDP_E_INVALID: @dtype is unknown, @buffer is NULL, @count is larger than any memory, @peer does
  * not exist, or @stream is not NULL with host memory.

@@ -160,6 +160,10 @@ static void prepare_round(const struct ddp_comm *comm, struct ddpi_task *task, u
 
 void ddpi_host_choose(struct ddp_comm *comm, struct ddpi_run *run)
 {
+    if (ddpi_call_shape(&run->task.call)->message) {
+        run->algorithm = &ddpi_message_algorithm;
+        return;
+    }
     run->algorithm = choose_collective(comm, &run->task);
     if (run->task.call.operation == DDPI_BARRIER && run->algorithm != &ddpi_arena_algorithm)
         prepare_round(comm, &run->task, comm->tokens, 1);
@@ -177,10 +181,7 @@ static ddp_status host_submit(struct ddpi_memory *memory, struct ddp_comm *comm,
                               "a monitored barrier is not enqueued on a stream: pass NULL");
     if (stream != NULL && run->task.count > 0)
         return ddpi_error_set(err, DDP_E_INVALID, "host memory takes no stream: pass NULL");
-    if (ddpi_call_shape(&run->task.call)->message)
-        run->algorithm = &ddpi_message_algorithm;
-    else
-        ddpi_host_choose(comm, run);
+    ddpi_host_choose(comm, run);
     if (run->is_awaited)
         ddpi_runs_carry_out(comm, run);
     else

@@ -129,7 +129,7 @@ static struct ddpi_call expected_call(const struct ddp_comm *comm, const struct 
     struct ddpi_call expected = mail->call;
     if (!ddpi_call_shape(&expected)->message)
         return expected;
-    expected.operation = expected.operation == DDPI_RECV ? DDPI_SEND : DDPI_RECV;
+    expected.operation = DDPI_SEND;
     expected.root = comm->rank;
     expected.seq = theirs->seq;
     return expected;
@@ -391,7 +391,7 @@ static void end_message(struct lane *lane)
     lane->header_done = 0;
 }
 
-/* Receive at most one message: after an answer follow bytes that are no message. */
+/* Receive at most one message. */
 static ddp_status lane_receive(struct ddp_comm *comm, struct lane *lane, struct ddpi_edge *edge,
                                bool *moved)
 {

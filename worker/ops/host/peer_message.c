@@ -7,7 +7,6 @@
  */
 #include "peer_message.h"
 
-#include "drive.h"
 #include "mailbox.h"
 
 /* The state of a run. */
@@ -27,12 +26,6 @@ static struct ddpi_mail *message_mail(struct ddpi_run *run)
     return &message_of(run)->mail;
 }
 
-/* The receiver sends the answer to a message. */
-static bool sends(const struct ddpi_call *call)
-{
-    return (call->operation == DDPI_SEND) == (call->message_class != DDPI_DEVICE_ANSWER);
-}
-
 static ddp_status message_begin(struct ddp_comm *comm, struct ddpi_run *run)
 {
     const struct ddpi_task *task = &run->task;
@@ -40,7 +33,7 @@ static ddp_status message_begin(struct ddp_comm *comm, struct ddpi_run *run)
     *mail = (struct ddpi_mail){.call = task->call,
                                .len = task->call.bytes,
                                .peer = task->call.root,
-                               .sends = sends(&task->call)};
+                               .sends = task->call.operation == DDPI_SEND};
     mail->bytes = mail->sends ? (uint8_t *)(uintptr_t)task->send : task->recv;
     message_of(run)->most_needs = ddpi_mail_most_needs(comm, mail);
     run->wait.sends = mail->sends;
@@ -91,38 +84,3 @@ const struct ddpi_algorithm ddpi_message_algorithm = {.name = "message",
                                                       .most_needs = message_most_needs,
                                                       .needs = message_needs,
                                                       .end = message_end};
-
-/* ---- within a run ---- */
-
-static ddp_status drive_message(struct ddp_comm *comm, const struct ddpi_call *call,
-                                enum ddpi_message_class message_class, void *bytes, size_t len,
-                                uint32_t *ret_source)
-{
-    struct ddpi_run run = {.algorithm = &ddpi_message_algorithm,
-                           .task = {.call = *call,
-                                    .send = bytes,
-                                    .recv = bytes,
-                                    .source = ret_source,
-                                    .timeout_ms = comm->timeout_ms}};
-    run.task.call.message_class = message_class;
-    run.task.call.bytes = len;
-    return ddpi_drive_inner(comm, &run);
-}
-
-ddp_status ddpi_message_begin(struct ddp_comm *comm, struct ddpi_call *call, void *bytes,
-                              size_t len, struct ddpi_edge **ret_edge)
-{
-    uint32_t peer = call->root;
-    ddp_status status = drive_message(comm, call, DDPI_USER_MESSAGE, bytes, len, &peer);
-    if (status != DDP_OK)
-        return status;
-    call->root = peer;
-    *ret_edge = peer != comm->rank ? ddpi_edges_peer(&comm->edges, peer) : NULL;
-    return DDP_OK;
-}
-
-ddp_status ddpi_message_answer(struct ddp_comm *comm, const struct ddpi_call *call, void *bytes,
-                               size_t len)
-{
-    return drive_message(comm, call, DDPI_DEVICE_ANSWER, bytes, len, NULL);
-}
