@@ -418,7 +418,7 @@ class OneMember(EtcdCase):
                            ('user/grant', {'user': 'root', 'role': 'root'}), ('enable', {})):
             self.assertIsNotNone(member.post('/v3/auth/' + path, body))
         password = self.write('password', 'secret\n', 0o600)
-        job = self.leader(0, '--state-user=root', f'--state-password-file={password}', lease='2s')
+        job = self.leader(0, '--state-user=root', f'--state-password-file={password}', lease='10s')
         token = member.post('/v3/auth/authenticate', {'name': 'root', 'password': 'secret'})['token']
         self.assertIsNotNone(member.post('/v3/auth/user/changepw', {'name': 'root', 'password': 'other'}, token))
         self.assertEqual(job.wait(), AGAIN, job.err)
