@@ -20,120 +20,16 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import children, wait_until
-from ddprund_run import CONFIG, USAGE, DdprundCase, needs_tls
+from ddprun_run import wait_until
+from ddprund_run import CONFIG, needs_tls
 from etcd_cluster import ETCD
-from nodes import free_ports
-from proc_tree import all_processes
+from keepers import KeeperCase, name_of
 from raw_store import RawStore
 from skip import skip_program
 from takeovers import Writer
 
 KILLS = int(os.environ.get('DDPRUN_KILLS', '6'))
 KEEPER, KEEPER_STATUS = 3, 37
-
-
-def name_of(pid):
-    try:
-        return os.readlink(f'/proc/{pid}/exe').rpartition('/')[2]
-    except OSError:
-        return ''
-
-
-class KeeperCase(DdprundCase):
-    lease = '5s'
-
-    def setUp(self):
-        super().setUp()
-        port, self.peer_port = free_ports(2)
-        self.endpoints = [f'127.0.0.{i}:{port}' for i in (1, 2, 3)]
-        self.hosts = [endpoint.partition(':')[0] for endpoint in self.endpoints]
-        self.list = ','.join(self.endpoints)
-        self.lost = set() # the lives that were killed
-
-    def keeper(self, which, *words, cluster=None, **options):
-        job = self.daemon(f'--cluster={cluster or self.list}', f'--advertise={self.endpoints[which]}',
-                          f'--state-lease={self.lease}', f'--peer-port={self.peer_port}', *words, **options)
-        job.endpoint = self.endpoints[which]
-        return job
-
-    def three(self, *words):
-        keepers = [self.keeper(i, *words) for i in range(3)]
-        self.until_whole()
-        return keepers
-
-    def kept(self):
-        """What ddpctl status says of the store; {} while there is none."""
-        code, out, _ = self.ctl(self.list, '--json', '--timeout=5s', verb='status')
-        return json.loads(out).get('store', {}) if code == 0 else {}
-
-    def lives(self):
-        return {machine['endpoint']: machine['life'] for machine in self.kept().get('machines', [])}
-
-    def until_kept(self, survives):
-        """What is said of the store, once it says that it @survives this."""
-        seen = {}
-        def look():
-            seen.clear()
-            seen.update(self.kept())
-            members = {m['life'] for m in seen.get('machines', []) if m['state'] == 'member'}
-            return seen.get('survives') == survives and not members & self.lost
-        wait_until(look, lambda: f'{survives}; it is {seen}')
-        return seen
-
-    def until_whole(self):
-        """All three are members, so any one of them may die."""
-        return self.until_kept('any one of ' + ', '.join(self.hosts))
-
-    def leader_of(self, keepers):
-        """The keeper whose store serves, once one of them does."""
-        def look():
-            for job in keepers:
-                code, out, _ = self.ctl(job.endpoint, '--timeout=1s', 'stats', '--json')
-                if code == 0:
-                    return job
-            return None
-        return wait_until(look, lambda: 'a leader:\n' + '\n'.join(job.collect(0) or job.err for job in keepers))
-
-    def parts(self, job):
-        """Its etcd and its ddprund, None where it has none."""
-        found = {name_of(pid): pid for pid in children(job.pid)}
-        return found.get('etcd'), found.get('ddprund')
-
-    def etcd_of(self, job):
-        return wait_until(lambda: self.parts(job)[0], 'an etcd')
-
-    end_signal = signal.SIGTERM
-
-    def end(self, *keepers):
-        for job in keepers:
-            job.signal(self.end_signal)
-        for job in keepers:
-            self.assertEqual(job.wait(), 0, job.err)
-
-    def with_etcd(self, *lines):
-        """An environment whose etcd is this script."""
-        folder = self.folder / 'bin'
-        folder.mkdir(exist_ok=True)
-        program = folder / 'etcd'
-        program.write_text('\n'.join(['#!/bin/sh', *lines, '']))
-        program.chmod(0o755)
-        return {'PATH': f'{folder}:{self.env["PATH"]}'}
-
-    def etcd_that_says(self, version):
-        return self.with_etcd(f'echo "etcd Version: {version}"')
-
-    def kill(self, job):
-        """The whole keeper, as when its machine dies: its processes die with it."""
-        etcd = self.parts(job)[0]
-        if etcd: # else it was no member
-            words = Path(f'/proc/{etcd}/cmdline').read_text()
-            self.lost.add(int(re.search('--data-dir=data-([0-9a-f]{16})', words)[1], 16) % (1 << 32))
-        parts = [pid for pid in self.parts(job) if pid]
-        job.signal(signal.SIGKILL)
-        job.wait()
-        wait_until(lambda: not any(process.pid in parts and name_of(process.pid) for process in all_processes()),
-                   'the end of its processes')
 
 
 @needs_tls
@@ -598,67 +494,6 @@ class Strangers(KeeperCase):
         self.assertIn('give all three machines the same', second.err)
         first.signal(signal.SIGTERM)
         first.wait()
-
-
-class Refusals(KeeperCase):
-    def refused(self, *words, code=CONFIG, **options):
-        job = self.daemon(*words, **options)
-        self.assertEqual(job.wait(), code, job.err)
-        return job.err
-
-    def test_lists(self):
-        self.assertIn('lists two machines', self.refused('--cluster=127.0.0.1,127.0.0.2'))
-        self.assertIn('none of the listed machines', self.refused('--cluster=198.51.100.1,198.51.100.2,198.51.100.3'))
-        self.assertIn('3 of the listed machines', self.refused(f'--cluster={self.list}'))
-        self.assertIn('is not one of the listed machines',
-                      self.refused(f'--cluster={self.list}', '--advertise=127.0.0.9:1'))
-        self.assertIn('which no other machine reaches',
-                      self.refused('--cluster=localhost:1,198.51.100.1:1,198.51.100.2:1', '--advertise=localhost:1'))
-
-    def test_of_a_job(self):
-        """A machine that is not listed needs no keeper; one that is says what to do with the options of ddprun."""
-        for words in (['--cluster=198.51.100.1,198.51.100.2,198.51.100.3'],
-                      [f'--cluster={self.list}', '--advertise=127.0.0.9:1']):
-            job = self.daemon(*words, '--cluster-job=J')
-            self.assertEqual((job.wait(), job.out, job.err), (0, '', ''))
-        self.assertIn('say which it is with --local-addr', self.refused(f'--cluster={self.list}', '--cluster-job=J'))
-        self.assertIn('needs --cluster', self.refused('--cluster-job=J', code=USAGE))
-        self.assertIn('name of a job', self.refused(f'--cluster={self.list}', '--cluster-job=a/b', code=USAGE))
-
-    def test_a_name_without_an_address(self):
-        """It may be this machine's, and come later."""
-        job = self.daemon('--cluster=198.51.100.1,198.51.100.2,nobody.invalid', '--cluster-job=J')
-        job.read_until("the name 'nobody.invalid' in the list (198.51.100.1,198.51.100.2,nobody.invalid) has no address")
-        self.assertIsNone(job.process.poll())
-        job.signal(signal.SIGTERM)
-        job.wait()
-
-    def test_an_address_of_a_listed_name(self):
-        port = self.endpoints[0].rpartition(':')[2]
-        address = socket.getaddrinfo('localhost', None, type=socket.SOCK_STREAM)[0][4][0]
-        at = f'[{address}]:{port}' if ':' in address else f'{address}:{port}'
-        self.assertIn(f"'localhost' is {address} here",
-                      self.refused(f'--cluster=localhost:{port},198.51.100.1,198.51.100.2', f'--advertise={at}'))
-
-    def test_other_options(self):
-        for words in (['--state=/tmp/x'], ['--no-auth']):
-            job = self.daemon(f'--cluster={self.list}', *words)
-            self.assertNotEqual(job.wait(), 0)
-            self.assertIn('leave', job.err)
-
-    def test_a_taken_port(self):
-        host, _, port = self.endpoints[0].rpartition(':')
-        for taken, says in ((self.peer_port, '--peer-port'), (int(port), port)):
-            with socket.create_server((host, taken)):
-                job = self.keeper(0)
-                self.assertEqual(job.wait(), CONFIG, job.err)
-                self.assertIn(says, job.err)
-
-    def test_another_etcd(self):
-        for version in ('3.6.1', '3.3.25', '3.4.15', '3.5.2', '4.0.0', ''):
-            job = self.keeper(0, env=self.etcd_that_says(version))
-            self.assertEqual(job.wait(), CONFIG)
-            self.assertIn(version or 'names no version', job.err)
 
 
 if __name__ == '__main__':

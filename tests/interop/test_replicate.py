@@ -21,20 +21,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import children, wait_until
 from ddprund_run import CONFIG, DDPCTL, DDPRUND, USAGE, needs_tls
 from etcd_cluster import ETCD
-from nodes import DebianNames, WiredCase, Wires, is_alive
+from keepers import name_of
+from nodes import UNREACHABLE, DebianNames, WiredCase, Wires, is_alive
 from skip import skip_program
 
 TRIO = ('n1', 'n2', 'n3')
 KILLS = int(os.environ.get('DDPRUN_KILLS', '4'))
 LEASE_S = 5
 PORT = 29400
-
-
-def name_of(pid):
-    try:
-        return os.readlink(f'/proc/{pid}/exe').rpartition('/')[2]
-    except OSError:
-        return ''
 
 
 class ReplicateCase(WiredCase):
@@ -410,6 +404,12 @@ class Refusals(ReplicateCase):
         job.start('n1')
         job.running(*TRIO)
         job.end(*TRIO)
+
+    def test_one_of_three_comes(self):
+        job = self.job('2:3', '--join-timeout=15s', at_least=0)
+        job.start('n1')
+        others = [self.at(node) for node in TRIO[1:]]
+        job.expect('n1', UNREACHABLE, 'waiting for the keepers at ' + ' and '.join(others), 'no store leads')
 
     def test_options(self):
         for words, text in ((['--rdzv-endpoint=a,b'], 'lists 2'), (['--rdzv-endpoint=a,b,c', '--no-auth'], '--no-auth'),
