@@ -472,6 +472,46 @@ START_TEST(a_call_may_wait_in_the_driver_behind_an_operation)
 }
 END_TEST
 
+/* Rank 0 waits in the driver for its stream, which waits for an operation of which the driver lets
+ * nobody launch the rest. Rank 1 comes when that is so, most likely; else nothing hangs. */
+static void hang_in_the_driver(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct ddp_error error;
+    struct rig rig;
+    void *memory;
+    rig_open(&rig, world, rank, comm);
+    warm_up(&rig);
+    int32_t *pinned = pin(&rig);
+    void *value = rig_alloc(&rig, COUNT * sizeof *pinned);
+    prepare_blocker(&rig, LOAD_KERNELS, &memory);
+    put_value(&rig, rig.stream, value, pinned, 1);
+    while (rank == 1 && atomic_load(&world->reports[0].steps) == 0)
+        poll(NULL, 0, 100);
+    CHECK_OK(ddp_all_reduce(comm, value, value, COUNT, DDP_INT32, DDP_SUM, rig.stream, err));
+    world_step(world, rank);
+    if (rank == 0)
+        call_blocker(&rig, LOAD_KERNELS, memory, value);
+    else
+        free(memory);
+    CU(rig.cuda.stream_synchronize(rig.stream));
+    ddp_status status = ddp_comm_check(comm, &error);
+    if (rank == 0 && status != DDP_OK)
+        world_expect(status, &error, DDP_E_TIMEOUT, "has not answered for 2000 ms");
+    CU(rig.cuda.mem_free_host(pinned));
+    rig_free(&rig, value);
+    rig_close(&rig);
+}
+
+START_TEST(what_hangs_in_the_driver_ends_at_the_timeout)
+{
+    setenv("DDP_HOST_CUDA_DEVICES", "2", 1);
+    struct world world = {.nranks = 2, .timeout_ms = 2000, .algorithm = DDP_ALGORITHM_RING};
+    world_open(&world);
+    world_run(&world, hang_in_the_driver);
+    world_close(&world);
+}
+END_TEST
+
 /* Whatever is current with the caller stays so; nothing need be. */
 static void another_context(struct world *world, uint32_t rank, ddp_comm *comm)
 {
@@ -515,6 +555,7 @@ Suite *test_suite(void)
     tcase_add_test(order, a_barrier_on_a_stream);
     tcase_add_loop_test(order, threads_share_a_communicator, 1, 4);
     tcase_add_loop_test(order, a_call_may_wait_in_the_driver_behind_an_operation, 0, 3 * BLOCKERS);
+    tcase_add_test(order, what_hangs_in_the_driver_ends_at_the_timeout);
     tcase_add_test(order, the_context_of_the_caller_stays);
     suite_add_tcase(suite, order);
     return suite;

@@ -140,6 +140,7 @@ static void unequip(struct ddpi_device *device)
 
 void ddpi_device_destroy(struct ddpi_device *device)
 {
+    ddpi_gate_watch_stop(device);
     if (device->equipped) { /* if the context was destroyed, so was its content, and the driver only
                                reports that */
         unsigned mode = ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -221,11 +222,9 @@ static struct ddpi_device *device_of_run(struct ddpi_run *run)
 }
 
 /* From the arrival of its stream to its end. */
-static ddp_status device_execute(struct ddp_comm *comm, struct ddpi_run *run)
+static ddp_status execute(struct ddpi_device *device, struct ddpi_run *run)
 {
-    struct ddpi_device *device = device_of_run(run);
     struct ddp_error err;
-    (void)comm;
     permit_captures(device);
     ddpi_cu_result result = device->cuda.ctx_push_current(device->context);
     if (result != DDPI_CU_SUCCESS)
@@ -239,6 +238,16 @@ static ddp_status device_execute(struct ddp_comm *comm, struct ddpi_run *run)
         let_lanes_finish(device);
     (void)device->cuda.ctx_pop_current(NULL);
     return status;
+}
+
+static ddp_status device_execute(struct ddp_comm *comm, struct ddpi_run *run)
+{
+    struct ddpi_device *device = device_of_run(run);
+    (void)comm;
+    (void)ddpi_gate_watch_busy(&device->watch, true);
+    ddp_status status = execute(device, run);
+    (void)ddpi_gate_watch_busy(&device->watch, false);
+    return status == DDP_OK ? ddpi_device_check_refusal(device) : status;
 }
 
 static ddp_status staged_execute(struct ddp_comm *comm, struct ddpi_run *run)
@@ -391,6 +400,9 @@ static ddp_status put(struct ddpi_device *device, struct ddpi_run *run, ddpi_cu_
     run->algorithm = &ways[way];
     if (way == WAY_STAGED)
         return ddpi_staged_put(device, run, stream, err);
+    ddp_status status = way == WAY_GPU ? ddpi_gate_watch_start(device, err) : DDP_OK;
+    if (status != DDP_OK)
+        return status;
     return ddpi_gate_put(device, run, 1, way == WAY_ALONE ? enqueue_alone : ddpi_gate_pass, stream,
                          err);
 }

@@ -7,6 +7,7 @@
 #ifndef DDPI_DEVICE_STATE_H
 #define DDPI_DEVICE_STATE_H
 
+#include "gate_watch.h"
 #include "kernel_launch.h"
 #include "run.h"
 #include "shared_buffer.h"
@@ -105,10 +106,11 @@ struct ddpi_device {
     uint8_t *slots_out;                 /* pinned: units on their way out */
     struct ddpi_handed *handed;         /* see pass_descriptors.h */
     uint32_t handed_count;
-    struct ddpi_staging staging; /* of those who enqueue, as is @refusal, which is set once */
+    struct ddpi_staging staging; /* of those who enqueue */
     struct ddpi_offer *offers;   /* two of each rank, for the current operation */
     uint8_t *opens;              /* by rank: it can open what it has to read for that */
     struct ddpi_progress progress;
+    struct ddpi_gate_watch watch;
 
     bool tuned, permitted;       /* the communicator's thread is prepared for this work */
     pthread_mutex_t submit_lock; /* held by a thread that enqueues, and before that prepares */
@@ -117,11 +119,11 @@ struct ddpi_device {
     bool met;                    /* the ranks have probed each other */
     pthread_mutex_t lock;        /* of what follows */
     pthread_cond_t changed;
-    uint32_t submitted; /* the last ticket that was given out */
-    uint32_t completed; /* and whose gate is open */
-    bool enqueuing;     /* a thread is enqueuing what belongs to a run in the queue */
-    atomic_int refused; /* not DDP_OK: the driver has refused to, for this reason */
-    struct ddp_error refusal;
+    uint32_t submitted;             /* the last ticket that was given out */
+    uint32_t completed;             /* and whose gate is open */
+    bool enqueuing;                 /* a thread is enqueuing what belongs to a run in the queue */
+    atomic_int refused;             /* not DDP_OK: the driver has refused to, for this reason */
+    struct ddp_error refusal;       /* set once */
     uint64_t spent_us[DDPI_STAGES]; /* by all completed operations */
 };
 

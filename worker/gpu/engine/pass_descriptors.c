@@ -82,7 +82,7 @@ static ddp_status take_one(struct ddpi_device *device, const struct ddpi_wait *w
     const struct ddpi_need need = {.edge = edge, .handover = true, .tag = tag};
     int fd;
     while ((fd = ddpi_control_take_fd(&edge->control, tag)) < 0) {
-        ddp_status status = ddpi_wait(device->comm, wait, &need, 1);
+        ddp_status status = ddpi_device_await_ranks(device, wait, &need, 1);
         if (status != DDP_OK)
             return status;
     }

@@ -325,7 +325,7 @@ static ddp_status pipeline_idle(struct pipeline *pipe, struct ddpi_patience *pat
     const unsigned count = sizeof needs / sizeof *needs;
     if (lanes_busy(pipe))
         return ddpi_device_pause(pipe->device, patience, &pipe->wait, needs, count);
-    return ddpi_wait(pipe->device->comm, &pipe->wait, needs, count);
+    return ddpi_device_await_ranks(pipe->device, &pipe->wait, needs, count);
 }
 
 static ddp_status pipeline_run_part(struct pipeline *pipe)
@@ -335,6 +335,7 @@ static ddp_status pipeline_run_part(struct pipeline *pipe)
         send_tokens,    receive_release, download_unit, send_unit};
     struct ddpi_patience patience = {0};
     for (look_at_lanes(pipe); !pipeline_finished(pipe); look_at_lanes(pipe)) {
+        ddpi_gate_watch_beat(&pipe->device->watch);
         for (size_t i = 0; i < sizeof moves / sizeof *moves; i++) {
             ddp_status status = moves[i](pipe);
             if (status != DDP_OK)

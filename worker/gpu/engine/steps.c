@@ -46,7 +46,19 @@ ddp_status ddpi_device_gather(struct ddpi_device *device, const struct ddpi_task
                               .factor = 1, /* records are no elements, whatever the call is */
                               .element_size = 1,
                               .timeout_ms = task->timeout_ms};
-    return ddpi_host_ring(device->comm, &round);
+    bool busy = ddpi_gate_watch_busy(&device->watch, false);
+    ddp_status status = ddpi_host_ring(device->comm, &round);
+    (void)ddpi_gate_watch_busy(&device->watch, busy);
+    return status;
+}
+
+ddp_status ddpi_device_await_ranks(struct ddpi_device *device, const struct ddpi_wait *wait,
+                                   const struct ddpi_need *needs, unsigned count)
+{
+    bool busy = ddpi_gate_watch_busy(&device->watch, false);
+    ddp_status status = ddpi_wait(device->comm, wait, needs, count);
+    (void)ddpi_gate_watch_busy(&device->watch, busy);
+    return status;
 }
 
 void ddpi_device_stage(struct ddpi_device *device, enum ddpi_stage stage)
@@ -55,6 +67,7 @@ void ddpi_device_stage(struct ddpi_device *device, enum ddpi_stage stage)
     uint64_t now_us = ddpi_monotonic_us();
     progress->spent_us[stage] += now_us - progress->at_us;
     progress->at_us = now_us;
+    ddpi_gate_watch_beat(&device->watch);
 }
 
 ddp_status ddpi_lane_stamp(struct ddpi_device *device, enum ddpi_lane_kind kind,
@@ -124,6 +137,7 @@ ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *p
                              const struct ddpi_wait *wait, const struct ddpi_need *needs,
                              unsigned count)
 {
+    ddpi_gate_watch_beat(&device->watch);
     if (patience->looks++ < device->comm->spin_limit) {
         ddpi_relax();
         return DDP_OK;
@@ -135,9 +149,9 @@ ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *p
     struct ddpi_wait nap = *wait;
     nap.nap_us = patience->nap_us;
     ddp_status status = ddpi_wait(device->comm, &nap, needs, count);
-    if (status == DDP_OK && patience->for_stream)
+    if (status == DDP_OK)
         status = ddpi_device_check_refusal(device);
-    else if (status == DDP_OK && patience->nap_us == NAP_MAX_US)
+    if (status == DDP_OK && !patience->for_stream && patience->nap_us == NAP_MAX_US)
         status = check_lanes(device);
     if (status == DDP_OK)
         status = check_time(device, patience, wait);

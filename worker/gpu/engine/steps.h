@@ -23,6 +23,10 @@ ddp_status ddpi_device_gather(struct ddpi_device *device, const struct ddpi_task
 ddp_status ddpi_device_await(struct ddpi_device *device, const struct ddpi_wait *wait,
                              uint32_t word, uint32_t value);
 
+/* ddpi_wait(), of a thread that is not in the driver meanwhile. */
+ddp_status ddpi_device_await_ranks(struct ddpi_device *device, const struct ddpi_wait *wait,
+                                   const struct ddpi_need *needs, unsigned count);
+
 /* How long this thread has waited for the GPU, which cannot wake it: it looks without pause at
  * first, then after ever longer ones. Starts zeroed, and again when something has moved. */
 struct ddpi_patience {

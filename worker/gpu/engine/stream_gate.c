@@ -42,10 +42,13 @@ static ddp_status await_room(struct ddpi_device *device, struct ddp_error *err)
 
 void ddpi_gate_refuse(struct ddpi_device *device, ddp_status status, const struct ddp_error *cause)
 {
-    if (atomic_load(&device->refused) != DDP_OK || device->comm->failed != DDP_OK)
-        return; /* the first cause stays */
-    device->refusal = *cause;
-    atomic_store_explicit(&device->refused, (int)status, memory_order_release);
+    pthread_mutex_lock(&device->lock);
+    bool first = atomic_load(&device->refused) == DDP_OK && device->comm->failed == DDP_OK;
+    if (first) /* that cause stays */
+        device->refusal = *cause;
+    if (first)
+        atomic_store_explicit(&device->refused, (int)status, memory_order_release);
+    pthread_mutex_unlock(&device->lock);
 }
 
 ddp_status ddpi_gate_put(struct ddpi_device *device, struct ddpi_run *run, uint32_t tickets,
@@ -115,12 +118,27 @@ ddp_status ddpi_gate_await(struct ddpi_device *device, uint32_t ticket,
     return ddpi_device_await(device, wait, ticket % DDPI_GATED_MAX, ticket);
 }
 
-void ddpi_gate_open(struct ddpi_device *device, uint32_t ticket)
+/* Under the lock. Gates that are open stay so. */
+static void open_gates(struct ddpi_device *device, uint32_t ticket)
 {
-    pthread_mutex_lock(&device->lock);
+    if ((int32_t)(ticket - device->completed) <= 0)
+        return;
     device->completed = ticket;
     ddpi_words_set(&device->words, DDPI_WORD_GATE, ticket);
     pthread_cond_broadcast(&device->changed);
+}
+
+void ddpi_gate_open(struct ddpi_device *device, uint32_t ticket)
+{
+    pthread_mutex_lock(&device->lock);
+    open_gates(device, ticket);
+    pthread_mutex_unlock(&device->lock);
+}
+
+void ddpi_gate_open_all(struct ddpi_device *device)
+{
+    pthread_mutex_lock(&device->lock);
+    open_gates(device, device->submitted);
     pthread_mutex_unlock(&device->lock);
 }
 

@@ -23,8 +23,8 @@ typedef ddp_status ddpi_enqueue(struct ddpi_device *device, const struct ddpi_ru
 ddp_status ddpi_gate_put(struct ddpi_device *device, struct ddpi_run *run, uint32_t tickets,
                          ddpi_enqueue *enqueue, ddpi_cu_stream stream, struct ddp_error *err);
 
-/* Under the lock of those who enqueue: the driver has refused something. The communicator fails in
- * its next operation, or the one that waits for its stream. */
+/* The driver has refused something, or does not answer. The communicator fails in its next
+ * operation, or the one that is under way. */
 void ddpi_gate_refuse(struct ddpi_device *device, ddp_status status, const struct ddp_error *cause);
 
 /* For @enqueue: mark that the stream has reached @ticket, once there is room; hold the stream until
@@ -43,6 +43,9 @@ ddp_status ddpi_gate_await(struct ddpi_device *device, uint32_t ticket,
 
 /* Let the stream go on after @ticket, and after all earlier ones. */
 void ddpi_gate_open(struct ddpi_device *device, uint32_t ticket);
+
+/* Let all streams go on, whatever they wait for. */
+void ddpi_gate_open_all(struct ddpi_device *device);
 
 /* Let other threads see how the time was spent. */
 void ddpi_gate_publish_stages(struct ddpi_device *device);
