@@ -170,8 +170,8 @@ class Deaths(ReplicateCase):
             os.kill(keeper if kind == 'keeper' else parts[kind], signal.SIGKILL)
             def back():
                 pid, now = self.keeper_of(job, first)
-                return pid and len(now) == 2 and (kind == 'keeper' or now[kind] != parts[kind]) and \
-                    (kind != 'keeper' or pid != keeper)
+                new = pid != keeper if kind == 'keeper' else now.get(kind) != parts[kind]
+                return pid and set(now) == {'etcd', 'ddprund'} and new # the name of a zombie is empty
             job.wait_for(back, f'another {kind}')
             self.leader(job, dead)
         self.addCleanup(self.remove_folders)
