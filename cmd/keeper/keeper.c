@@ -33,6 +33,7 @@ enum {
     TICK_MS = 50,
     LEASE_MS = 5000,    /* of an agent: two empty keepers wait for it, and for the store's */
     AGAIN_MS = 1000,    /* between two starts of a process that does not last */
+    TURN_MS = 150,      /* from the start of one founder's etcd to that of the next */
     END_MS = 5000,      /* from a signal to SIGKILL */
     WAITING_MS = 10000, /* between lines that say who is missing, ... */
     MISSED_MS = 2000,   /* ... and before the first one */
@@ -262,12 +263,15 @@ static void on_replaced(void *ctx, const char *why)
 
 /* ---- what to do next ---- */
 
+/* An etcd that founds a cluster asks the others whether it is a member already, and waits a second
+ * for one that listens and does not answer yet. So the founders start one after the other. */
 static void found(struct keeper *keeper, const struct ddpi_cluster_step *step)
 {
     keeper->existing = step->action == CLUSTER_START_EXISTING;
+    unsigned turn = keeper->existing ? 0 : keeper->self.number;
     ddpi_log(keeper->log, DDPI_LOG_INFO, "%s the cluster %016" PRIx64,
              keeper->existing ? "joining" : "founding", keeper->cluster.own.number);
-    start_etcd(keeper);
+    keeper->etcd_at_ms = uv_now(keeper->loop) + turn * TURN_MS;
 }
 
 static void take_step(struct keeper *keeper)
