@@ -43,11 +43,10 @@ static ddp_status await_room(struct ddpi_device *device, struct ddp_error *err)
 void ddpi_gate_refuse(struct ddpi_device *device, ddp_status status, const struct ddp_error *cause)
 {
     pthread_mutex_lock(&device->lock);
-    bool first = atomic_load(&device->refused) == DDP_OK && device->comm->failed == DDP_OK;
-    if (first) /* that cause stays */
-        device->refusal = *cause;
-    if (first)
+    if (atomic_load(&device->refused) == DDP_OK && device->comm->failed == DDP_OK) {
+        device->refusal = *cause; /* the first one stays */
         atomic_store_explicit(&device->refused, (int)status, memory_order_release);
+    }
     pthread_mutex_unlock(&device->lock);
 }
 
