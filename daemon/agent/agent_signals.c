@@ -69,8 +69,15 @@ static void leave_now(struct agent *agent, int sig)
 /* What the workers have left may clean up still, unless the user insists. */
 static void leave_when_settled(struct agent *agent, int sig)
 {
-    bool insists = agent->cause == AGENT_CAUSE_SIGNAL;
-    leave_for_signal(agent, sig, insists ? MEMBER_STOP_KILL : MEMBER_STOP_ORDERLY);
+    if (agent->cause == AGENT_CAUSE_SIGNAL) {
+        leave_for_signal(agent, sig, MEMBER_STOP_KILL);
+        return;
+    }
+    char name[SIGNAME_MAX];
+    logmux_note(&agent->mux,
+                "%s: leaving when what the workers have left has cleaned up (once more kills it)",
+                signame_of(sig, name));
+    leave_for_signal(agent, sig, MEMBER_STOP_ORDERLY);
 }
 
 static void stop_draining(struct agent *agent, int sig)

@@ -130,6 +130,7 @@ os.kill(os.getpid(), signal.SIGKILL if os.environ['RANK'] == '0' else signal.SIG
                 job.insist(signal.SIGTERM)
             else:
                 job.signal(signal.SIGTERM)
+                job.read_until('SIGTERM: leaving when what the workers have left')
                 self.tell(job, self.folder / 'go')
             self.assertEqual(job.wait(), 143, job.err)
             self.assertEqual((self.folder / 'cleaned').exists(), not insists, job.err)
