@@ -111,9 +111,9 @@ static void refuse_throttled(struct ddpi_server *server, int fd, const struct dd
 static void deny_other_user(struct ddpi_server *server, int fd, const struct ddpi_conn_peer *peer)
 {
     send_refusal(fd, DDP_E_DENIED,
-                 "this server admits only processes of its own user and of root, and this process "
-                 "belongs to another user; start the server with --trust-local-users, or with a "
-                 "token that both users have");
+                 "this server admits only processes of its own user and of root, and this "
+                 "connection is of another user, or of a process that has ended; start the server "
+                 "with --trust-local-users, or with a token that both users have");
     if (!ddpi_refusals_count(&server->refusals, REFUSAL_denied))
         return;
     char host[DDPI_ADDRESS_CHARS], user[32] = "an unknown user";

@@ -122,9 +122,9 @@ static ddp_status check_hello(const struct ddpi_dialect_state *state,
     if (hello->auth == DDPI_AUTH_NONE && state->must_authenticate && state->other_user)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "without a token, this server admits only processes of its own user "
-                              "and of root, and this process belongs to another user; give its "
-                              "token, --token-file=FILE, or start the server with "
-                              "--trust-local-users");
+                              "and of root, and this connection is of another user, or of a "
+                              "process that has ended; give its token, --token-file=FILE, or "
+                              "start the server with --trust-local-users");
     if (hello->auth == DDPI_AUTH_NONE && state->must_authenticate)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "this server requires authentication with its token: give "
