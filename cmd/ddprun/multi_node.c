@@ -16,6 +16,7 @@
 #include "error.h"
 #include "exit_codes.h"
 #include "mem.h"
+#include "replicate.h"
 #include "round_names.h"
 #include "store_trouble.h"
 #include "token_file.h"
@@ -26,7 +27,6 @@
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 enum {
@@ -517,17 +517,13 @@ static ddp_status begin(struct multi_node *node, struct ddp_error *err)
 /* The keeper is ready. One that is started again later says so, too. */
 static void on_keeper(uv_poll_t *poll, int uv_status, int events)
 {
-    static const char ready[] = "READY=1";
     struct multi_node *node = poll->data;
     struct ddp_error err;
-    char says[64];
     uv_os_fd_t socket;
     (void)uv_status;
     (void)events;
     (void)uv_fileno((uv_handle_t *)poll, &socket);
-    ssize_t len = recv(socket, says, sizeof says, MSG_DONTWAIT);
-    bool is_ready = len == (ssize_t)sizeof ready - 1 && memcmp(says, ready, (size_t)len) == 0;
-    if (!is_ready || node->begun || node->left)
+    if (!replicate_hears_ready(socket) || node->begun || node->left)
         return;
     ddp_status status = begin(node, &err);
     if (status != DDP_OK)

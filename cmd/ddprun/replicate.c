@@ -77,6 +77,9 @@ static ddp_status open_notify(struct replicate *replicate, struct ddp_error *err
     if (bind(fd, (struct sockaddr *)&name, sizeof name.sun_family) != 0 ||
         getsockname(fd, (struct sockaddr *)&name, &size) != 0)
         return ddpi_error_sys(err, errno, "cannot name the socket for the keeper");
+    int on = 1;
+    if (setsockopt(fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0)
+        return ddpi_error_sys(err, errno, "cannot ask who writes to the socket for the keeper");
     int len = (int)(size - offsetof(struct sockaddr_un, sun_path)) - 1;
     replicate->notify_word = ddpi_asprintf("NOTIFY_SOCKET=@%.*s", len, name.sun_path + 1);
     return replicate->notify_word != NULL ? DDP_OK : ddpi_error_nomem(err, sizeof name);
@@ -170,6 +173,32 @@ ddp_status replicate_open(struct replicate *replicate, const struct spawn_reques
                                .stdio = {replicate->null, replicate->null, STDERR_FILENO}};
     *ret = &replicate->request;
     return DDP_OK;
+}
+
+/* The socket's name is open to all users of this machine, so the sender's user decides. */
+bool replicate_hears_ready(int notify)
+{
+    static const char ready[] = "READY=1";
+    char says[64];
+    union {
+        struct cmsghdr aligned;
+        char bytes[CMSG_SPACE(sizeof(struct ucred))];
+    } control;
+    struct ucred sender;
+    struct iovec part = {.iov_base = says, .iov_len = sizeof says};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    ssize_t len = recvmsg(notify, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (len != (ssize_t)sizeof ready - 1 || memcmp(says, ready, (size_t)len) != 0)
+        return false;
+    const struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    if (head == NULL || head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_CREDENTIALS ||
+        head->cmsg_len != CMSG_LEN(sizeof sender))
+        return false;
+    memcpy(&sender, CMSG_DATA(head), sizeof sender);
+    return sender.uid == geteuid();
 }
 
 void replicate_finish(struct replicate *replicate)

@@ -42,6 +42,10 @@ DDP_MUST_CHECK ddp_status replicate_plan(struct replicate *replicate,
 DDP_MUST_CHECK ddp_status replicate_open(struct replicate *replicate,
                                          const struct spawn_request **ret, struct ddp_error *err);
 
+/* Take one datagram from @notify, without waiting. True: it says READY=1, and a process of this
+ * user has sent it. */
+bool replicate_hears_ready(int notify);
+
 void replicate_finish(struct replicate *replicate);
 
 #endif
