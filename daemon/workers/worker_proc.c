@@ -163,13 +163,18 @@ static void stop_main_program(struct worker_proc *worker, int sig)
         end_watch(&worker->main_watch); /* the worker ends by itself, or when its time is over */
 }
 
-/* The letter of proc_stat(5); 0: it has ended. */
-static char state_of_main_program(const struct worker_proc *worker)
+static bool is_stopped(pid_t pid)
 {
     struct ddpi_proc_stat stat;
-    bool there = worker_proc_alive(worker) &&
-                 ddpi_proc_stat_read(main_program_of(worker->pid, SIGTERM), &stat);
-    return there ? stat.state : '\0';
+    /* by a signal, or by a debugger */
+    return ddpi_proc_stat_read(pid, &stat) && (stat.state == 'T' || stat.state == 't');
+}
+
+/* A shell that is stopped while its program runs does not see the end of it. */
+bool worker_proc_is_stopped(const struct worker_proc *worker)
+{
+    return worker_proc_alive(worker) &&
+           (is_stopped(worker->pid) || is_stopped(main_program_of(worker->pid, SIGTERM)));
 }
 
 void worker_proc_stop(struct worker_proc *worker, int sig, enum signal_scope scope)
@@ -182,7 +187,7 @@ void worker_proc_stop(struct worker_proc *worker, int sig, enum signal_scope sco
         stop_main_program(worker, sig);
     else
         worker_proc_signal(worker, sig, SIGNAL_GROUP);
-    if (sig != SIGKILL && state_of_main_program(worker) == 'T')
+    if (sig != SIGKILL && worker_proc_is_stopped(worker))
         worker_proc_signal(worker, SIGCONT, SIGNAL_GROUP); /* else it would not hear @sig */
     if (!worker->dying && ddpi_sm_allowed(&worker->sm, to))
         ddpi_sm_move(&worker->sm, to);
@@ -219,12 +224,6 @@ int worker_proc_exit_code(const struct worker_proc *worker)
 {
     return WIFSIGNALED(worker->wait_status) ? 128 + WTERMSIG(worker->wait_status)
                                             : WEXITSTATUS(worker->wait_status);
-}
-
-bool worker_proc_is_stopped(const struct worker_proc *worker)
-{
-    char state = state_of_main_program(worker);
-    return state == 'T' || state == 't'; /* by a signal, or by a debugger */
 }
 
 bool worker_proc_describe(const struct worker_proc *worker, struct worker_status *ret)

@@ -87,7 +87,7 @@ bool worker_proc_watched(const struct worker_proc *worker);
 /* It has ended, and not with exit code 0. */
 bool worker_proc_failed(const struct worker_proc *worker);
 
-/* Its main program is stopped: by SIGSTOP, for example. */
+/* Its process, or its main program behind that, is stopped: by SIGSTOP, for example. */
 bool worker_proc_is_stopped(const struct worker_proc *worker);
 
 /* The worker's published status; false: it has not been started. */

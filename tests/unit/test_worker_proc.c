@@ -273,6 +273,22 @@ START_TEST(a_stop_is_for_the_main_program)
 }
 END_TEST
 
+START_TEST(a_shell_that_is_stopped)
+{
+    int status;
+    start("sleep 100; sleep 100");
+    looptest_run_until(&loop, shell_waits, NULL);
+    ck_assert(!worker_proc_is_stopped(&worker));
+    ck_assert_int_eq(kill(worker.pid, SIGSTOP), 0);
+    ck_assert_int_eq(waitpid(worker.pid, &status, WUNTRACED), worker.pid);
+    ck_assert(WIFSTOPPED(status));
+    ck_assert_int_ne(main_program_of(worker.pid, SIGTERM), worker.pid); /* that one runs */
+    ck_assert(worker_proc_is_stopped(&worker));
+    worker_proc_stop(&worker, SIGTERM, SIGNAL_MAIN);
+    ends(WORKER_STOPPING);
+}
+END_TEST
+
 START_TEST(a_worker_is_used_again)
 {
     int before = looptest_open_fds();
@@ -337,7 +353,8 @@ Suite *test_suite(void)
     ADD_TESTS(tcase, the_table_is_valid, a_new_worker_is_idle, success_by_itself, failure_by_itself,
               death_by_itself, stopped, stopped_too_late, killed_after_stopping, killed_at_once,
               forwarding_is_no_move, the_whole_group_is_signalled, a_stop_is_for_the_main_program,
-              a_worker_is_used_again, a_worker_that_cannot_be_watched_leaks_nothing,
+              a_shell_that_is_stopped, a_worker_is_used_again,
+              a_worker_that_cannot_be_watched_leaks_nothing,
               a_worker_that_is_left_behind_leaves_no_handle);
     suite_add_tcase(suite, tcase);
     return suite;
