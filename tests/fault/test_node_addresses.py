@@ -34,7 +34,7 @@ class Meetings(WiredCase):
     def node(self, name, *words, by_functions=False, program=(), env=None):
         """ddprun with @words on the node @name, and @program in front of the probe. With @by_functions its ranks meet as
         those of back end "ddp"."""
-        command = [DDPRUN, '--nproc-per-node=2', *words, *program, probe('sum'), *([self.keys] if by_functions else [])]
+        command = [DDPRUN, '--nproc-per-node=2', '--lease=10m', *words, *program, probe('sum'), *([self.keys] if by_functions else [])]
         command = self.wires.enter(name, [str(word) for word in command])
         return self.start(*command[1:], program=command[0],
                           env={'DDP_HOST_ID': name, 'DDP_INIT_TIMEOUT': '60s', **(env or {})})

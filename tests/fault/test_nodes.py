@@ -245,8 +245,8 @@ class Deaths(GoesOn):
     def test_a_busy_port_is_taken_when_it_is_free(self):
         """As one of a program that was killed: nobody answers there, and nobody else can have it."""
         with socket.socket() as other:
-            other.bind(('127.0.0.1', 0))
-            port = other.getsockname()[1]
+            port = free_port()
+            other.bind(('127.0.0.1', port))
             self.endpoint = f'127.0.0.1:{port}'
             job = self.cluster('2', at_least=1)
             for node in ('n1', 'n2'):
@@ -359,7 +359,8 @@ class Comings(NodesCase):
         job = self.cluster('3', '--shutdown-timeout=1h', mode=['deaf'], at_least=1)
         generation = job.start_all(*TRIO)
         job.agents['n1'].signal(signal.SIGTERM)
-        job.agents['n2'].read_until('is leaving', 1)
+        for node in ('n2', 'n3'):
+            job.agents[node].read_until('is leaving', 1)
         job.agents['n2'].signal(signal.SIGTERM)
         job.agents['n2'].read_until('leaving when ')  # a worker that runs may still count as one that starts
         kill_all(pids_of(generation).values())

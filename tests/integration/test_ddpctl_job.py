@@ -423,9 +423,7 @@ class Status(JobCase):
         self.assertIn(' n149 ', self.text())
 
     def test_the_store_of_a_node(self):
-        with socket.socket() as taken:
-            taken.bind(('127.0.0.1', 0))
-            self.store = '127.0.0.1:%d' % taken.getsockname()[1]
+        self.store = f'127.0.0.1:{free_port()}'
         job = self.node('a')
         job.read_until('generation 1')
         self.await_runs(1)

@@ -206,7 +206,8 @@ class Stress(DdprunCase):
     @staticmethod
     def end(job, choose, number):
         """Let @job run for a moment, kill one of its processes, and see to its end."""
-        job.agent() # with one process killed before the split, its directory would stay
+        # With one process killed before the split, its directory would stay.
+        wait_until(lambda: children(job.pid) or job.process.poll() is not None, 'the agent')
         job.collect(choose.random() * 0.02)
         victim = ('none', 'guard', 'agent', 'any')[number % 4]
         pids = {'none': lambda: [], 'guard': lambda: [job.pid], 'agent': lambda: children(job.pid),

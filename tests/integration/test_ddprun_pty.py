@@ -79,7 +79,7 @@ class Terminal(DdprunCase):
 
     def test_a_new_size_is_passed_on(self):
         script = self.write('watch.py', 'import os, signal\n'
-                            'signal.signal(signal.SIGWINCH, lambda *_: print(*os.get_terminal_size(1), flush=True))\n'
+                            'signal.signal(signal.SIGWINCH, lambda *_: os.write(1, b"%d %d\\n" % os.get_terminal_size(1)))\n'
                             'print("up", flush=True)\n'
                             'while True: signal.pause()\n')
         job = self.on_terminal(script)

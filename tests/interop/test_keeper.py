@@ -253,11 +253,12 @@ class Jobs(JobCase):
         lines = [json.loads(line) for line in (self.folder / f'events{number}').read_text().splitlines()]
         events = [line['event'] for line in lines if 'endpoint' in line]
         self.assertIn('store_leader_changed', events)
-        of_lost = [line['event'] for line in lines if line.get('endpoint') == lost]
+        of_lost = [line['event'] for line in lines if line.get('endpoint') == lost and line['event'].startswith('member_')]
+        leader = [line['endpoint'] for line in lines if line['event'] == 'store_leader_changed'][-1]
         self.assertEqual((of_lost[0], of_lost[-1]), ('member_lost', 'member_replaced'))
         metrics = self.metrics(number)
         self.assertRegex(metrics, r'\nddprun_store_members [23]\n')
-        self.assertIn(f'\nddprun_store_leader{{endpoint="{lost}"}} 0\n', metrics)
+        self.assertIn(f'\nddprun_store_leader{{endpoint="{lost}"}} {int(leader == lost)}\n', metrics)
 
 
 @needs_tls

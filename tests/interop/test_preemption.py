@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DdprunCase
+from ddprun_run import DdprunCase, kill_all
 from sample import WHOLE
 from skip import need_torch
 
@@ -32,8 +32,7 @@ class Preemption(DdprunCase):
                          env={'PYTHON_EXEC': PYTHON, 'PYTHONPATH': str(ROOT / 'python'), 'OMP_NUM_THREADS': '1'})
         for times, sig in enumerate((signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM), 1):
             job.read_until('trains', times)
-            for pid in job.running() if everybody else [job.pid]:
-                os.kill(pid, sig)
+            kill_all(job.running() if everybody else [job.pid], sig)
             job.read_until('saved', times)
         self.assertEqual(job.wait(), 143, job.err)
         saved = sorted(file.name for file in folder.iterdir())

@@ -49,8 +49,9 @@ class Memory(DdprundCase):
 # The remote shells stay between a launcher and its agents.
 SHELL = '#!/bin/sh\nsh -c "$2"\nexit\n'
 
-# Rank 0 spies; the others wait for their end. The tests' own python3 may be in root's home.
-WORKER = '[ $RANK = 0 ] && PATH=/usr/local/bin:/usr/bin:/bin {spy} {token}; echo up; exec sleep 1000'
+# Rank 0 spies when rank 1 is there; both wait for their end. The tests' own python3 may be in root's home.
+WORKER = ('if [ $RANK = 1 ]; then : >{there}; else until [ -e {there} ]; do sleep 0.01; done; '
+          'PATH=/usr/local/bin:/usr/bin:/bin {spy} {token}; fi; echo up; exec sleep 1000')
 
 
 @needs_strangers
@@ -64,7 +65,7 @@ class Hosts(DdprunCase):
         self.env['XDG_CONFIG_HOME'] = str(self.folder / 'config')
         self.token = self.folder / 'config/ddprun/token'
         shell = self.write('shell', SHELL)
-        worker = WORKER.format(spy=reachable(self, token_spy.__file__), token=self.token)
+        worker = WORKER.format(spy=reachable(self, token_spy.__file__), token=self.token, there=self.folder / 'there')
         self.ddprun = reachable(self, DDPRUN)
         self.job = self.start('--launcher', shell, '--local-addr=127.0.0.1', '-H', 'a,b', '--auth=always', '--no-prefix',
                               'sh', '-c', worker, program=self.ddprun, user=STRANGER, group=STRANGER, extra_groups=[])

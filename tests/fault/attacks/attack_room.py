@@ -55,7 +55,7 @@ class Room(DdprundCase):
 
     def node(self, endpoint, *words, job='honest'):
         return self.start('--nnodes=2', '--nproc-per-node=1', f'--rdzv-endpoint={endpoint}', f'--rdzv-id={job}',
-                          '--no-auth', *words, '--', 'true')
+                          '--no-auth', '--lease=10m', *words, '--', 'true')
 
     def both_meet(self, endpoint, *words):
         jobs = [self.node(endpoint, *words) for _ in range(2)]
