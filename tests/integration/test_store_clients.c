@@ -419,7 +419,7 @@ START_TEST(a_server_that_falls_silent)
     struct ddp_store_options options = {.size = sizeof options, .endpoint = endpoint};
     struct store_client *c = NULL;
     OK(client_try_open(&options, &c, &why));
-    struct outcome *o = CALL(c, .op = DDP_STORE_OP_SET, .key = "k", .timeout_ms = 500);
+    struct outcome *o = CALL(c, .op = DDP_STORE_OP_SET, .key = "k", .timeout_ms = 5000);
     client_expect(DDP_E_CLOSED, o);
     assert_says(o, "did not answer");
     do /* until there is a connection again, which nobody answers */

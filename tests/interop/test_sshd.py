@@ -67,7 +67,7 @@ class SshCase(DdprunCase):
         wait_until(lambda: not os.listdir(self.tmp), 'the end of the agents')
 
     def words(self, hosts, *words, launcher=None):
-        return ['--launcher', launcher or self.launcher(), '-H', hosts, '-x', 'TMPDIR', *words]
+        return ['--launcher', launcher or self.launcher(), '-H', hosts, '-x', 'TMPDIR', '--lease=10m', *words]
 
 
 class Loopback(SshCase):
