@@ -18,7 +18,8 @@
 #include <string.h>
 
 enum {
-    SETTLE_MS = 500,          /* for helpers to clean up when their main program has ended */
+    SETTLE_MS = 500,          /* for helpers to clean up after a good end of their main program */
+    SETTLE_ASKED_MS = 2000,   /* after any other end; a busy machine may not run them at once */
     MANAGER_LIMIT_MS = 10000, /* the same for PyTorch's manager, which waits for 2 s by itself */
     MANAGER_AGAIN_MS = 100,   /* from one look at what is left to the next */
     SWEEP_AGAIN_MS = 5,       /* a child may have been missed while others were exiting */
@@ -225,9 +226,12 @@ static void enter_settling(struct agent *agent)
 {
     ddpi_sm_move(&agent->sm, AGENT_SETTLING);
     pmix_host_end(&agent->pmix);
-    if (agent->cause != AGENT_CAUSE_NONE)
+    uint64_t settle_ms = SETTLE_MS;
+    if (agent->cause != AGENT_CAUSE_NONE) {
         ask_helpers(agent);
-    uv_timer_start(&agent->timer, on_settle_over, SETTLE_MS, 0);
+        settle_ms = SETTLE_ASKED_MS;
+    }
+    uv_timer_start(&agent->timer, on_settle_over, settle_ms, 0);
 }
 
 static bool settle_when_main_programs_ended(struct agent *agent)

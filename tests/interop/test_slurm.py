@@ -36,7 +36,7 @@ class Slurm(DdprunCase):
         super().setUp()
         self.mark = f'slurm-{os.getpid()}-{self.id()}'
         self.exports = (f'export DDPRUN_TEST_MARK={self.mark} TMPDIR={self.tmp} XDG_CONFIG_HOME={self.folder}/config '
-                        f'OMP_NUM_THREADS=1 DDPRUN={DDPRUN}\n')
+                        f'OMP_NUM_THREADS=1 DDPRUN="{DDPRUN} --lease=60s"\n')
 
     def submit(self, script, *words):
         return self.cluster.submit(self.exports + script, *words)
