@@ -61,22 +61,11 @@ bool rig_has_one_gpu(const struct rig *rig)
     return count == 1;
 }
 
-bool rig_shares_gpu(const struct rig *rig, const struct world *world)
-{
-    int count;
-    CU(rig->cuda.device_get_count(&count));
-    return (uint32_t)count < world->nranks && !world->tcp;
-}
-
 void rig_open(struct rig *rig, struct world *world, uint32_t rank, ddp_comm *comm)
 {
     rig_use(rig, (int)rank, comm, NULL);
     struct ddp_comm_options options = world_options(world, rank);
     options.name = "host";
-    options.algorithm =
-        world->algorithm == DDP_ALGORITHM_AUTO
-            ? (rig_shares_gpu(rig, world) ? DDP_ALGORITHM_DIRECT : DDP_ALGORITHM_RING)
-            : world->algorithm;
     CHECK_OK(ddp_comm_init(&options, &rig->host, err));
 }
 

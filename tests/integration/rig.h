@@ -46,9 +46,8 @@ void rig_synchronize(struct rig *rig);
 
 uint64_t rig_draw(struct rig *rig);
 
-/* Whether there is one device only; whether ranks of @world, as far as they know, share one. */
+/* Whether there is one device only. */
 bool rig_has_one_gpu(const struct rig *rig);
-bool rig_shares_gpu(const struct rig *rig, const struct world *world);
 
 void *rig_alloc(struct rig *rig, size_t len);
 void rig_free(struct rig *rig, void *address);

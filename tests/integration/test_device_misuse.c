@@ -254,7 +254,6 @@ static void work_beside_a_capture(struct world *world, uint32_t rank)
     CHECK_OK(reduce_floats(&rig, buffer, buffer, rig.stream, err));
     end_capture(&capture);
     rig_synchronize(&rig);
-    CHECK(rig_free_memory(&rig) < free_bytes);
     begin_capture(&capture, &rig);
     ddp_comm_destroy(comm);
     end_capture(&capture);
@@ -410,32 +409,6 @@ START_TEST(ranks_must_agree_where_memory_is)
 }
 END_TEST
 
-static void reduce_directly(struct world *world, uint32_t rank, ddp_comm *comm)
-{
-    struct rig rig;
-    rig_open(&rig, world, rank, comm);
-    void *buffer = rig_alloc(&rig, COUNT * 4); /* others than reductions go round the ring */
-    CHECK_OK(ddp_broadcast(comm, buffer, COUNT, DDP_FLOAT32, 1, rig.stream, err));
-    rig_synchronize(&rig);
-    reduce_and_report(world, &rig, buffer, rig.stream);
-    rig_close(&rig);
-}
-
-START_TEST(direct_needs_a_shared_device)
-{
-    if (!rig_driver_is_host())
-        SKIP("the driver of tests/cuda");
-    setenv("DDP_HOST_CUDA_DEVICES", "2", 1);
-    struct world world = {.nranks = 2, .algorithm = DDP_ALGORITHM_DIRECT};
-    world_open(&world);
-    world_run(&world, reduce_directly);
-    expect_all(&world, DDP_E_UNSUPPORTED,
-               "on memory of GPUs the algorithm 'direct' needs ranks that share one GPU; use ring "
-               "or auto");
-    world_close(&world);
-}
-END_TEST
-
 /* The driver does not take the kernels; there may be none. */
 static void reduce_without_kernels(struct world *world, uint32_t rank)
 {
@@ -482,7 +455,6 @@ Suite *test_suite(void)
     tcase_add_test(misuses, one_communicator_one_device);
     tcase_add_test(misuses, the_device_was_chosen_before);
     tcase_add_loop_test(misuses, ranks_must_agree_where_memory_is, 0, 2);
-    tcase_add_test(misuses, direct_needs_a_shared_device);
     tcase_add_test(misuses, kernels_are_needed);
     suite_add_tcase(suite, misuses);
     return suite;

@@ -4,11 +4,9 @@
 #include "device.h"
 
 #include "clock.h"
+#include "debug.h"
 #include "error.h"
-#include "list.h"
 #include "mem.h"
-#include "peer_card.h"
-#include "reduce.h"
 #include "refused_run.h"
 #include "runs.h"
 #include "staged_run.h"
@@ -16,16 +14,10 @@
 #include "stream_gate.h"
 
 #include <poll.h>
-#include <stdio.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-enum {
-    STALE_MAX = 32,   /* close mappings when this many are stale */
-    REFUSED_MAX = 16, /* or when this many could not be opened since then */
-    LANES_MS = 500,   /* for work in the lanes after a failure */
-    FAIL_MS = 100,    /* for the communicator's thread to see a failure of the GPU */
-};
+enum { FAIL_MS = 100 }; /* for the communicator's thread to see a failure of the GPU */
 
 /* ---- what it holds ---- */
 
@@ -51,37 +43,18 @@ ddp_status ddpi_device_create(struct ddp_comm *comm, struct ddpi_device **ret_de
     return DDP_OK;
 }
 
-/* The highest priority gives them hardware queues of their own: in the queue of a stream that is
- * held they would wait for themselves. */
-static ddp_status make_lanes(struct ddpi_device *device, struct ddp_error *err)
+static void debug_gpu(const struct ddpi_device *device)
 {
-    int least = 0, greatest = 0;
-    (void)device->cuda.ctx_get_stream_priority_range(&least, &greatest);
-    for (uint32_t i = 0; i < DDPI_LANES; i++) {
-        struct ddpi_lane *lane = &device->lanes[i];
-        lane->word = DDPI_WORD_LANES + i;
-        ddpi_cu_result result = device->cuda.stream_create_with_priority(
-            &lane->stream, DDPI_CU_STREAM_NON_BLOCKING, greatest);
-        if (result != DDPI_CU_SUCCESS)
-            return ddpi_cuda_error(&device->cuda, err, result, "make a stream");
+    const struct ddpi_cuda *cuda = &device->cuda;
+    char name[64] = "?", bus[16] = "?";
+    ddpi_cu_device gpu;
+    if (cuda->ctx_get_device(&gpu) == DDPI_CU_SUCCESS) {
+        (void)cuda->device_get_name(name, sizeof name, gpu);
+        (void)cuda->device_get_pci_bus_id(bus, sizeof bus, gpu);
     }
-    return DDP_OK;
-}
-
-static ddp_status make_buffers(struct ddpi_device *device, struct ddp_error *err)
-{
-    void *slots;
-    ddpi_cu_result result = device->cuda.mem_host_alloc(&slots, 2 * DDPI_SLOTS_SIZE, 0);
-    if (result != DDPI_CU_SUCCESS)
-        return ddpi_cuda_error(&device->cuda, err, result, "allocate %d bytes of pinned memory",
-                               2 * DDPI_SLOTS_SIZE);
-    device->slots_in = slots;
-    device->slots_out = device->slots_in + DDPI_SLOTS_SIZE;
-    result = device->cuda.mem_alloc(&device->scratch, DDPI_SCRATCH_ALL);
-    if (result == DDPI_CU_SUCCESS)
-        return DDP_OK;
-    return ddpi_cuda_error(&device->cuda, err, result, "allocate %d bytes of GPU memory",
-                           DDPI_SCRATCH_ALL);
+    ddpi_debug(device->comm->rank,
+               "works on GPU %d (%s at %s), through pinned memory, with a driver for CUDA %d.%d",
+               device->ordinal, name, bus, cuda->version / 1000, cuda->version % 1000 / 10);
 }
 
 /* Allocate everything that this rank needs by itself, and all at once: loading kernels and
@@ -90,57 +63,34 @@ static ddp_status make_buffers(struct ddpi_device *device, struct ddp_error *err
 static ddp_status equip(struct ddpi_device *device, struct ddp_error *err)
 {
     size_t ranks = device->comm->world_size;
-    device->offers = ddpi_calloc(2 * ranks, sizeof *device->offers);
-    device->ways.reads = ddpi_calloc(ranks, sizeof *device->ways.reads);
-    device->opens = ddpi_calloc(ranks, sizeof *device->opens);
-    if (device->offers == NULL || device->ways.reads == NULL || device->opens == NULL)
-        return ddpi_error_nomem(err, 2 * ranks * sizeof *device->offers);
-    struct ddpi_card card = {0};
-    ddp_status status = ddpi_card_identify(&card, err);
-    if (status != DDP_OK)
-        return status;
-    /* Ranks that do not share host memory do not share GPU memory either. */
-    if (device->comm->edges.meeting.card.shm)
-        snprintf(device->machine, sizeof device->machine, "%s", card.machine);
-    else
-        snprintf(device->machine, sizeof device->machine, "rank %u", device->comm->rank);
-    ddpi_shares_init(&device->shares, &device->cuda, device->context, device->comm->world_size);
+    device->arrived = ddpi_calloc(ranks, sizeof *device->arrived);
+    if (device->arrived == NULL)
+        return ddpi_error_nomem(err, ranks);
     ddpi_kernels_init(&device->kernels, &device->cuda);
-    status = ddpi_words_init(&device->words, &device->cuda, DDPI_WORDS, err);
-    if (status == DDP_OK)
-        status = make_lanes(device, err);
-    if (status == DDP_OK)
-        status = make_buffers(device, err);
+    ddpi_cu_result result = device->cuda.stream_create(&device->probe, DDPI_CU_STREAM_NON_BLOCKING);
+    if (result != DDPI_CU_SUCCESS)
+        return ddpi_cuda_error(&device->cuda, err, result, "make a stream");
+    ddp_status status = ddpi_words_init(&device->words, &device->cuda, DDPI_WORDS, err);
     if (status == DDP_OK)
         status = ddpi_staging_allocate(device, err);
     if (status == DDP_OK)
         status = ddpi_kernels_load(&device->kernels, err);
     if (status == DDP_OK)
-        status = ddpi_device_pattern(device, err);
+        debug_gpu(device);
     return status;
 }
 
 static void unequip(struct ddpi_device *device)
 {
-    const struct ddpi_cuda *cuda = &device->cuda;
-    for (unsigned i = 0; i < DDPI_LANES; i++)
-        if (device->lanes[i].stream != NULL) {
-            (void)cuda->stream_synchronize(device->lanes[i].stream);
-            (void)cuda->stream_destroy(device->lanes[i].stream);
-        }
-    ddpi_shares_finish(&device->shares);
+    if (device->probe != NULL)
+        (void)device->cuda.stream_destroy(device->probe);
     ddpi_kernels_finish(&device->kernels);
-    if (device->slots_in != NULL)
-        (void)cuda->mem_free_host(device->slots_in);
     ddpi_staging_free(device);
-    if (device->scratch != 0)
-        (void)cuda->mem_free(device->scratch);
     ddpi_words_finish(&device->words);
 }
 
 void ddpi_device_destroy(struct ddpi_device *device)
 {
-    ddpi_gate_watch_stop(device);
     if (device->equipped) { /* if the context was destroyed, so was its content, and the driver only
                                reports that */
         unsigned mode = ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
@@ -154,36 +104,11 @@ void ddpi_device_destroy(struct ddpi_device *device)
     pthread_mutex_destroy(&device->lock);
     pthread_mutex_destroy(&device->submit_lock);
     ddpi_cuda_finish(&device->cuda);
-    ddpi_free(device->handed);
-    ddpi_free(device->opens);
-    ddpi_free(device->ways.reads);
-    ddpi_free(device->offers);
+    ddpi_free(device->arrived);
     ddpi_free(device);
 }
 
 /* ---- one operation ---- */
-
-/* Work in the lanes may still write to buffers that the caller gets back now. */
-static void let_lanes_finish(const struct ddpi_device *device)
-{
-    uint64_t end = ddpi_deadline(ddpi_monotonic_ms(), LANES_MS);
-    for (unsigned i = 0; i < DDPI_LANES; i++) {
-        const struct ddpi_lane *lane = &device->lanes[i];
-        while (!ddpi_words_reached(&device->words, lane->word, lane->launched) &&
-               device->cuda.stream_query(lane->stream) == DDPI_CU_ERROR_NOT_READY &&
-               ddpi_monotonic_ms() < end)
-            (void)poll(NULL, 0, 1);
-    }
-}
-
-/* Allow this thread what a capture in another thread of the program forbids to all. */
-static void permit_captures(struct ddpi_device *device)
-{
-    if (device->permitted)
-        return;
-    device->permitted = true;
-    (void)ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
-}
 
 /* Wait until the caller's stream has reached the operation; the pauses of this thread are short. */
 static ddp_status await_stream(struct ddpi_device *device, struct ddpi_run *run)
@@ -198,56 +123,9 @@ static ddp_status await_stream(struct ddpi_device *device, struct ddpi_run *run)
     return status;
 }
 
-static ddp_status run_collective(struct ddpi_device *device, struct ddpi_run *run)
-{
-    struct ddpi_task *task = &run->task;
-    if (task->call.finite_check)
-        ddpi_finite_clear(device);
-    ddp_status status = ddpi_device_offer(device, run);
-    ddpi_device_stage(device, DDPI_STAGE_EXCHANGE);
-    if (status != DDP_OK)
-        return status;
-    if (task->call.algorithm == DDP_ALGORITHM_DIRECT && ddpi_call_shape(&task->call)->reduces)
-        return ddpi_comm_fail(device->comm, NULL, DDP_E_UNSUPPORTED,
-                              "on memory of GPUs the algorithm 'direct' needs ranks that share one "
-                              "GPU; use ring or auto");
-    status = ddpi_ring_run(device, task);
-    ddpi_device_stage(device, DDPI_STAGE_WORK);
-    return status;
-}
-
 static struct ddpi_device *device_of_run(struct ddpi_run *run)
 {
     return ddpi_container_of(run->owner, struct ddpi_device, memory);
-}
-
-/* From the arrival of its stream to its end. */
-static ddp_status execute(struct ddpi_device *device, struct ddpi_run *run)
-{
-    struct ddp_error err;
-    permit_captures(device);
-    ddpi_cu_result result = device->cuda.ctx_push_current(device->context);
-    if (result != DDPI_CU_SUCCESS)
-        return ddpi_device_fail(
-            device, ddpi_cuda_error(&device->cuda, &err, result, "use the context of the buffers"),
-            &err);
-    ddp_status status = await_stream(device, run);
-    if (status == DDP_OK)
-        status = run_collective(device, run);
-    if (status != DDP_OK)
-        let_lanes_finish(device);
-    (void)device->cuda.ctx_pop_current(NULL);
-    return status;
-}
-
-static ddp_status device_execute(struct ddp_comm *comm, struct ddpi_run *run)
-{
-    struct ddpi_device *device = device_of_run(run);
-    (void)comm;
-    (void)ddpi_gate_watch_busy(&device->watch, true);
-    ddp_status status = execute(device, run);
-    (void)ddpi_gate_watch_busy(&device->watch, false);
-    return status == DDP_OK ? ddpi_device_check_refusal(device) : status;
 }
 
 static ddp_status staged_execute(struct ddp_comm *comm, struct ddpi_run *run)
@@ -264,7 +142,7 @@ static ddp_status barrier_execute(struct ddp_comm *comm, struct ddpi_run *run)
     (void)comm;
     ddp_status status = await_stream(device, run);
     if (status == DDP_OK)
-        status = ddpi_device_gather(device, &run->task, device->opens, 1);
+        status = ddpi_device_gather(device, &run->task, device->arrived, 1);
     ddpi_device_stage(device, DDPI_STAGE_EXCHANGE);
     return status;
 }
@@ -304,21 +182,27 @@ static void staged_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status s
     ddpi_gate_publish_stages(device);
 }
 
-enum way { WAY_GPU, WAY_STAGED, WAY_BARRIER, WAY_ALONE };
+enum way { WAY_STAGED, WAY_BARRIER, WAY_ALONE };
 
 static const struct ddpi_algorithm ways[] = {
-    [WAY_GPU] = {.name = "device", .execute = device_execute, .end = device_end},
     [WAY_STAGED] = {.name = "staged", .execute = staged_execute, .end = staged_end},
     [WAY_BARRIER] = {.name = "barrier", .execute = barrier_execute, .end = device_end},
     [WAY_ALONE] = {.name = "alone", .execute = alone_execute, .end = device_end}};
+
+/* In a world of one a kernel reduces, and looks for inf and NaN meanwhile, if there is one. */
+static bool is_alone(const struct ddpi_device *device, const struct ddpi_task *task)
+{
+    const struct ddpi_call *call = &task->call;
+    return device->comm->world_size == 1 && ddpi_call_shape(call)->has_ring &&
+           ddpi_call_shape(call)->reduces && !task->uneven && task->list == NULL &&
+           ddpi_kernels_check(call->dtype, call->op, NULL) == DDP_OK;
+}
 
 static enum way way_of(const struct ddpi_device *device, const struct ddpi_task *task)
 {
     if (task->call.operation == DDPI_BARRIER)
         return WAY_BARRIER;
-    if (ddpi_is_staged(task) || device->ways.shared)
-        return WAY_STAGED;
-    return device->comm->world_size == 1 ? WAY_ALONE : WAY_GPU;
+    return is_alone(device, task) ? WAY_ALONE : WAY_STAGED;
 }
 
 /* ---- before it is enqueued ---- */
@@ -333,42 +217,25 @@ static ddp_status start_rank(struct ddpi_device *device, struct ddp_error *err)
     return device->unfit;
 }
 
-/* The ranks read the memory of each other. */
-static bool needs_probes(const struct ddpi_device *device, const struct ddpi_task *task)
-{
-    return device->comm->world_size > 1 && way_of(device, task) == WAY_GPU;
-}
-
-/* The first operation of all ranks that needs it. The thread has nothing to do meanwhile. */
-static ddp_status probe_once(struct ddpi_device *device, struct ddpi_task *task,
-                             struct ddp_error *err)
+/* To prepare, a rank loads kernels, for which a driver waits for all work of the context, and ranks
+ * that are threads share one. So all are prepared before the stream of any of them is held. */
+static ddp_status meet(struct ddpi_device *device, struct ddpi_task *task, struct ddp_error *err)
 {
     struct ddp_comm *comm = device->comm;
-    ddpi_runs_claim(comm);
+    ddpi_runs_claim(comm); /* its thread has nothing to do meanwhile */
     device->met = true;
     task->call.seq = ddpi_comm_next_number(comm);
-    ddp_status status = comm->failed != DDP_OK ? comm->failed : ddpi_device_meet(device, task);
+    ddp_status status = comm->failed != DDP_OK
+                            ? comm->failed
+                            : ddpi_device_gather(device, task, device->arrived, 1);
     ddpi_runs_release(comm);
     return status == DDP_OK ? DDP_OK : ddpi_error_set(err, status, "%s", comm->cause);
 }
 
-/* Close mappings when that delays nothing; or in any case when many are stale, or one has been in
- * the way for long. The driver waits for all work of the context. */
-static void tidy_mappings(struct ddpi_device *device, ddpi_cu_stream stream)
+/* Those who take no part in a message cannot come. */
+static bool needs_meeting(const struct ddpi_device *device, const struct ddpi_task *task)
 {
-    const struct ddpi_shares *shares = &device->shares;
-    if (shares->stale == 0)
-        return;
-    bool must = shares->stale >= STALE_MAX || shares->refused >= REFUSED_MAX;
-    pthread_mutex_lock(&device->lock);
-    bool idle = device->submitted == device->completed;
-    pthread_mutex_unlock(&device->lock);
-    idle = idle && device->cuda.stream_query(stream) == DDPI_CU_SUCCESS;
-    if (!must && !idle)
-        return;
-    ddpi_runs_claim(device->comm);
-    ddpi_shares_tidy(&device->shares);
-    ddpi_runs_release(device->comm);
+    return !device->met && device->comm->world_size > 1 && !ddpi_call_shape(&task->call)->message;
 }
 
 /* In a world of one: a reduction that looks for inf and NaN. */
@@ -400,9 +267,6 @@ static ddp_status put(struct ddpi_device *device, struct ddpi_run *run, ddpi_cu_
     run->algorithm = &ways[way];
     if (way == WAY_STAGED)
         return ddpi_staged_put(device, run, stream, err);
-    ddp_status status = way == WAY_GPU ? ddpi_gate_watch_start(device, err) : DDP_OK;
-    if (status != DDP_OK)
-        return status;
     return ddpi_gate_put(device, run, 1, way == WAY_ALONE ? enqueue_alone : ddpi_gate_pass, stream,
                          err);
 }
@@ -417,12 +281,9 @@ ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_run *run,
                               device->ordinal);
     if (!device->equipped)
         status = start_rank(device, err);
-    if (status == DDP_OK && !device->met && needs_probes(device, &run->task))
-        status = probe_once(device, &run->task, err);
-    if (status != DDP_OK)
-        return status;
-    tidy_mappings(device, stream);
-    return put(device, run, stream, err);
+    if (status == DDP_OK && needs_meeting(device, &run->task))
+        status = meet(device, &run->task, err);
+    return status == DDP_OK ? put(device, run, stream, err) : status;
 }
 
 /* Whether the GPU has failed: the driver then says so of every call. */
@@ -431,7 +292,7 @@ static void look_for_failure(struct ddpi_device *device)
     struct ddp_error err;
     unsigned mode = ddpi_device_capture_mode(device, DDPI_CU_STREAM_CAPTURE_MODE_RELAXED);
     if (device->cuda.ctx_push_current(device->context) == DDPI_CU_SUCCESS) {
-        ddpi_cu_result result = device->cuda.stream_query(device->lanes[0].stream);
+        ddpi_cu_result result = device->cuda.stream_query(device->probe);
         if (result != DDPI_CU_SUCCESS && result != DDPI_CU_ERROR_NOT_READY)
             ddpi_gate_refuse(device,
                              ddpi_cuda_error(&device->cuda, &err, result,

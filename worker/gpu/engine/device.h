@@ -21,8 +21,8 @@ ddp_status ddpi_device_create(struct ddp_comm *comm, struct ddpi_device **ret_de
 void ddpi_device_destroy(struct ddpi_device *device);
 
 /* Enqueue @run, after having prepared for it, under the lock for that. The communicator's context
- * must be current. The first operation that reads memory of other ranks blocks until all ranks call
- * theirs, later ones only when hundreds are enqueued. */
+ * must be current. The first collective blocks until all ranks call theirs, later ones only when
+ * hundreds are enqueued. */
 ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_run *run,
                               ddpi_cu_stream stream, struct ddp_error *err);
 

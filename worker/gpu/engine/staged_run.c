@@ -42,14 +42,6 @@ struct staged {
     uint32_t root;        /* of a message: the peer; any rank, until the first slice has come */
 };
 
-bool ddpi_is_staged(const struct ddpi_task *task)
-{
-    const struct ddpi_call *call = &task->call;
-    return !ddpi_call_shape(call)->has_ring || task->uneven || task->list != NULL ||
-           (ddpi_call_shape(call)->reduces &&
-            ddpi_kernels_check(call->dtype, call->op, NULL) != DDP_OK);
-}
-
 static struct staged stage(struct ddpi_device *device, const struct ddpi_task *task)
 {
     const struct ddp_comm *comm = device->comm;

@@ -12,18 +12,6 @@
 
 #include "device_state.h"
 
-/*
- * Whether @task is staged, wherever the GPUs of the ranks are. All ranks get the same answer, as
- * they call the same:
- *
- *   gather, scatter, all_to_all, messages    staged
- *   parts of different sizes                 staged
- *   lists of buffers                         staged
- *   reductions                               staged where ddpi_kernels_check() finds no kernel
- *   everything else                          the kernels and copies of the GPU
- */
-bool ddpi_is_staged(const struct ddpi_task *task);
-
 /* Enqueue @run on @stream and put it into the queue of the communicator; see ddpi_gate_put(). */
 ddp_status ddpi_staged_put(struct ddpi_device *device, struct ddpi_run *run, ddpi_cu_stream stream,
                            struct ddp_error *err);

@@ -46,19 +46,7 @@ ddp_status ddpi_device_gather(struct ddpi_device *device, const struct ddpi_task
                               .factor = 1, /* records are no elements, whatever the call is */
                               .element_size = 1,
                               .timeout_ms = task->timeout_ms};
-    bool busy = ddpi_gate_watch_busy(&device->watch, false);
-    ddp_status status = ddpi_host_ring(device->comm, &round);
-    (void)ddpi_gate_watch_busy(&device->watch, busy);
-    return status;
-}
-
-ddp_status ddpi_device_await_ranks(struct ddpi_device *device, const struct ddpi_wait *wait,
-                                   const struct ddpi_need *needs, unsigned count)
-{
-    bool busy = ddpi_gate_watch_busy(&device->watch, false);
-    ddp_status status = ddpi_wait(device->comm, wait, needs, count);
-    (void)ddpi_gate_watch_busy(&device->watch, busy);
-    return status;
+    return ddpi_host_ring(device->comm, &round);
 }
 
 void ddpi_device_stage(struct ddpi_device *device, enum ddpi_stage stage)
@@ -67,47 +55,6 @@ void ddpi_device_stage(struct ddpi_device *device, enum ddpi_stage stage)
     uint64_t now_us = ddpi_monotonic_us();
     progress->spent_us[stage] += now_us - progress->at_us;
     progress->at_us = now_us;
-    ddpi_gate_watch_beat(&device->watch);
-}
-
-ddp_status ddpi_lane_stamp(struct ddpi_device *device, enum ddpi_lane_kind kind,
-                           struct ddp_error *err)
-{
-    struct ddpi_lane *lane = &device->lanes[kind];
-    return ddpi_words_stamp(&device->words, lane->word, ++lane->launched, lane->stream, err);
-}
-
-void ddpi_finite_clear(const struct ddpi_device *device)
-{
-    ddpi_words_set(&device->words, DDPI_WORD_NON_FINITE, 0);
-}
-
-/* A kernel writes one byte of the word. */
-bool *ddpi_finite_note(const struct ddpi_device *device, const struct ddpi_task *task)
-{
-    if (!task->call.finite_check)
-        return NULL;
-    return (bool *)(uintptr_t)ddpi_words_address(&device->words, DDPI_WORD_NON_FINITE);
-}
-
-bool ddpi_finite_failed(const struct ddpi_device *device)
-{
-    return ddpi_words_get(&device->words, DDPI_WORD_NON_FINITE) != 0;
-}
-
-/* A lane stops when something in it has failed. */
-static ddp_status check_lanes(struct ddpi_device *device)
-{
-    for (unsigned i = 0; i < DDPI_LANES; i++) {
-        ddpi_cu_result result = device->cuda.stream_query(device->lanes[i].stream);
-        if (result == DDPI_CU_SUCCESS || result == DDPI_CU_ERROR_NOT_READY)
-            continue;
-        struct ddp_error err;
-        ddp_status status = ddpi_cuda_error(&device->cuda, &err, result,
-                                            "the GPU failed; a buffer may have been freed");
-        return ddpi_device_fail(device, status, &err);
-    }
-    return DDP_OK;
 }
 
 ddp_status ddpi_device_check_refusal(struct ddpi_device *device)
@@ -115,6 +62,15 @@ ddp_status ddpi_device_check_refusal(struct ddpi_device *device)
     ddp_status refused = (ddp_status)atomic_load_explicit(&device->refused, memory_order_acquire);
     return refused == DDP_OK ? DDP_OK : ddpi_device_fail(device, refused, &device->refusal);
 }
+
+/* How long this thread has waited for the GPU, which cannot wake it: it looks without pause at
+ * first, then after ever longer ones. */
+struct ddpi_patience {
+    uint64_t since_ms; /* of the first nap */
+    uint32_t looks;
+    uint32_t nap_us;
+    bool for_stream; /* to reach the operation; otherwise to have copied its result */
+};
 
 /* ddpi_wait() watches peers; this watches the GPU of this rank. */
 static ddp_status check_time(struct ddpi_device *device, const struct ddpi_patience *patience,
@@ -130,14 +86,13 @@ static ddp_status check_time(struct ddpi_device *device, const struct ddpi_patie
         call, device->comm->rank, (double)(now - wait->started_ms) / 1000,
         patience->for_stream
             ? "the stream has not reached the operation: an earlier kernel in it may hang"
-            : "a copy or reduction of the operation does not end");
+            : "the copy of its result does not end");
 }
 
-ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *patience,
-                             const struct ddpi_wait *wait, const struct ddpi_need *needs,
-                             unsigned count)
+/* Pause before the next look, and read messages of peers meanwhile. */
+static ddp_status pause_once(struct ddpi_device *device, struct ddpi_patience *patience,
+                             const struct ddpi_wait *wait)
 {
-    ddpi_gate_watch_beat(&device->watch);
     if (patience->looks++ < device->comm->spin_limit) {
         ddpi_relax();
         return DDP_OK;
@@ -148,11 +103,9 @@ ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *p
     }
     struct ddpi_wait nap = *wait;
     nap.nap_us = patience->nap_us;
-    ddp_status status = ddpi_wait(device->comm, &nap, needs, count);
+    ddp_status status = ddpi_wait(device->comm, &nap, NULL, 0);
     if (status == DDP_OK)
         status = ddpi_device_check_refusal(device);
-    if (status == DDP_OK && !patience->for_stream && patience->nap_us == NAP_MAX_US)
-        status = check_lanes(device);
     if (status == DDP_OK)
         status = check_time(device, patience, wait);
     patience->nap_us = patience->nap_us < NAP_MAX_US / 2 ? patience->nap_us * 2 : NAP_MAX_US;
@@ -162,9 +115,9 @@ ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *p
 ddp_status ddpi_device_await(struct ddpi_device *device, const struct ddpi_wait *wait,
                              uint32_t word, uint32_t value)
 {
-    struct ddpi_patience patience = {.for_stream = word < DDPI_WORD_LANES};
+    struct ddpi_patience patience = {.for_stream = word < DDPI_WORD_GATE};
     while (!ddpi_words_reached(&device->words, word, value)) {
-        ddp_status status = ddpi_device_pause(device, &patience, wait, NULL, 0);
+        ddp_status status = pause_once(device, &patience, wait);
         if (status != DDP_OK)
             return status;
     }

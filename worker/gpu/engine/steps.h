@@ -23,29 +23,6 @@ ddp_status ddpi_device_gather(struct ddpi_device *device, const struct ddpi_task
 ddp_status ddpi_device_await(struct ddpi_device *device, const struct ddpi_wait *wait,
                              uint32_t word, uint32_t value);
 
-/* ddpi_wait(), of a thread that is not in the driver meanwhile. */
-ddp_status ddpi_device_await_ranks(struct ddpi_device *device, const struct ddpi_wait *wait,
-                                   const struct ddpi_need *needs, unsigned count);
-
-/* How long this thread has waited for the GPU, which cannot wake it: it looks without pause at
- * first, then after ever longer ones. Starts zeroed, and again when something has moved. */
-struct ddpi_patience {
-    uint64_t since_ms; /* of the first nap */
-    uint32_t looks;
-    uint32_t nap_us;
-    bool for_stream; /* the caller's, which may wait for this thread, so this one does not call
-                        the driver; otherwise for work in the lanes */
-};
-
-/* Pause before the next look: read messages of peers, and wake when one of @needs is met. */
-ddp_status ddpi_device_pause(struct ddpi_device *device, struct ddpi_patience *patience,
-                             const struct ddpi_wait *wait, const struct ddpi_need *needs,
-                             unsigned count);
-
-/* The work that was enqueued last in a lane is one more unit. */
-ddp_status ddpi_lane_stamp(struct ddpi_device *device, enum ddpi_lane_kind kind,
-                           struct ddp_error *err);
-
 /* Fail if the driver has refused what a thread of the program has asked of it. */
 ddp_status ddpi_device_check_refusal(struct ddpi_device *device);
 
@@ -55,12 +32,5 @@ void ddpi_device_stage(struct ddpi_device *device, enum ddpi_stage stage);
 /* Make the communicator fail with what @err says. */
 ddp_status ddpi_device_fail(struct ddpi_device *device, ddp_status status,
                             const struct ddp_error *err);
-
-/* Finite checks of the current operation: forget what was noted; where kernels note for @task that
- * an element is inf or NaN, NULL if it has no check; whether one was, by kernels that are
- * complete. */
-void ddpi_finite_clear(const struct ddpi_device *device);
-bool *ddpi_finite_note(const struct ddpi_device *device, const struct ddpi_task *task);
-bool ddpi_finite_failed(const struct ddpi_device *device);
 
 #endif

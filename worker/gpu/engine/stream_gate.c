@@ -117,27 +117,15 @@ ddp_status ddpi_gate_await(struct ddpi_device *device, uint32_t ticket,
     return ddpi_device_await(device, wait, ticket % DDPI_GATED_MAX, ticket);
 }
 
-/* Under the lock. Gates that are open stay so. */
-static void open_gates(struct ddpi_device *device, uint32_t ticket)
-{
-    if ((int32_t)(ticket - device->completed) <= 0)
-        return;
-    device->completed = ticket;
-    ddpi_words_set(&device->words, DDPI_WORD_GATE, ticket);
-    pthread_cond_broadcast(&device->changed);
-}
-
+/* Gates that are open stay so. */
 void ddpi_gate_open(struct ddpi_device *device, uint32_t ticket)
 {
     pthread_mutex_lock(&device->lock);
-    open_gates(device, ticket);
-    pthread_mutex_unlock(&device->lock);
-}
-
-void ddpi_gate_open_all(struct ddpi_device *device)
-{
-    pthread_mutex_lock(&device->lock);
-    open_gates(device, device->submitted);
+    if ((int32_t)(ticket - device->completed) > 0) {
+        device->completed = ticket;
+        ddpi_words_set(&device->words, DDPI_WORD_GATE, ticket);
+        pthread_cond_broadcast(&device->changed);
+    }
     pthread_mutex_unlock(&device->lock);
 }
 

@@ -44,9 +44,6 @@ ddp_status ddpi_gate_await(struct ddpi_device *device, uint32_t ticket,
 /* Let the stream go on after @ticket, and after all earlier ones. */
 void ddpi_gate_open(struct ddpi_device *device, uint32_t ticket);
 
-/* Let all streams go on, whatever they wait for. */
-void ddpi_gate_open_all(struct ddpi_device *device);
-
 /* Let other threads see how the time was spent. */
 void ddpi_gate_publish_stages(struct ddpi_device *device);
 
