@@ -4,7 +4,7 @@ ranks are those of a job of ddprun, or of the MPI's own mpiexec.
   mpi_calls.py            all calls that are served
   mpi_calls.py spawn      MPI_Comm_spawn, which ddprun refuses
   mpi_calls.py leave      rank 1 ends without MPI_Finalize, and the others wait for it
-  mpi_calls.py kill       rank 1 is killed while shared memory is in use
+  mpi_calls.py kill FILE  rank 1 is killed while shared memory is in use, whose names are in FILE
 """
 
 import os
@@ -71,6 +71,8 @@ def leave():
 
 def kill():
     MPI.Win.Allocate_shared(1 << 20, 1, comm=WORLD)
+    with open('/proc/self/maps', encoding='utf-8') as maps, open(sys.argv[2], 'a', encoding='utf-8') as names:
+        names.writelines(line[line.index('/dev/shm/'):] for line in maps if '/dev/shm/' in line)
     WORLD.Barrier()
     if WORLD.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
