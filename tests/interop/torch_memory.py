@@ -2,6 +2,7 @@
 test_torch_backend.py under ddprun, on the C++ form.
 """
 
+import itertools
 import os
 import sys
 
@@ -51,6 +52,24 @@ def buckets():
     kept = [train(True)[0] for _ in range(3)]
     assert len({model.module[0].weight.grad.data_ptr() for model in kept}) == 3
     return kept + [model]
+
+
+class Phases(nn.Module):
+    def __init__(self, count):
+        super().__init__()
+        self.phases = nn.Parameter(torch.ones(count, dtype=torch.cfloat))
+
+    def forward(self, x):
+        return torch.view_as_real(self.phases * x).square().sum()
+
+
+def complex_buckets(rank, size):
+    for count, comm_memory, view in itertools.product((10, ROWS * COLUMNS), '10', (False, True)):
+        os.environ['DDP_DISABLE_COMM_MEM'] = comm_memory
+        model = DistributedDataParallel(Phases(count), gradient_as_bucket_view=view)
+        model(torch.tensor(complex(rank, 1))).backward()
+        wanted = complex(sum(2 * (r * r + 1) for r in range(size)) / size)
+        assert torch.allclose(model.module.phases.grad, torch.full((count,), wanted)), (count, comm_memory, view)
 
 
 def one_rank_alone(rank, size):
@@ -122,6 +141,7 @@ def main():
     assert os.environ['DDP_DISABLE_COMM_MEM'] == '0'
     rank, size = dist.get_rank(), dist.get_world_size()
     models = buckets()
+    complex_buckets(rank, size)
     one_rank_alone(rank, size)
     refusals()
     forked(rank, size, models)

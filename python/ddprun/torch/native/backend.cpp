@@ -166,6 +166,11 @@ at::Tensor Backend::allocateTensor(long size, at::TensorOptions options)
                 "ddp: allocate_tensor() has memory of the cpu only, not of ", options.device());
     TORCH_CHECK(size >= 0 && size <= PTRDIFF_MAX / ptrdiff_t(options.dtype().itemsize()),
                 "ddp: allocate_tensor(): there is no tensor of ", size, " elements");
+    const auto type = c10::typeMetaToScalarType(options.dtype());
+    if (c10::isComplexType(type)) { /* PyTorch's Reducer uses a complex bucket as real numbers */
+        options = options.dtype(c10::toRealValueType(type));
+        size *= 2;
+    }
     const size_t bytes = size_t(size) * options.dtype().itemsize();
     struct ddp_error err, failure;
     ddp_comm *const own = comm();
