@@ -97,10 +97,11 @@ static const struct {
 } signals[] = {
     {SIGINT, "Ctrl-C ended the job, or its launcher got SIGINT",
      "on the other nodes 130 means that one was ended so",
-     "nothing if it was intended; otherwise start the job again", "no"},
+     "nothing if it was intended; otherwise start the job again", "as you like"},
     {SIGTERM, "SIGTERM ended the job: kill, a scheduler at its time limit, or 'ddpctl stop'",
      "the log of the scheduler, and 'ddpctl status'",
-     "ask the scheduler for a signal before its limit (Slurm: --signal=USR1@120), and save there",
+     "ask the scheduler for a signal before its limit, and save there (Slurm: "
+     "--signal=B:USR1@120, and 'exec ddprun ...' as the last line of the script)",
      "yes"},
     {SIGKILL, "the kernel killed a worker for lack of memory, or something else sent SIGKILL",
      "the report says so where the kernel counts it (oom_kill of the control group); dmesg has it "

@@ -441,7 +441,7 @@ static const struct option table[] = {
     {"usage", 'h', NULL, NULL, NULL, OTHER, "print a summary with examples and exit", option_show,
      FIELD(usage), 0, 0},
     {"dry-run", 0, NULL, NULL, NULL, OTHER,
-     "print what would be started, with which environment, and where each value is from; start "
+     "print what would be started, with which environment, and where each option is from; start "
      "nothing",
      option_switch, FIELD(dry_run), 0, 0},
     {"print-completion", 0, "bash|zsh|fish", NULL, NULL, OTHER,

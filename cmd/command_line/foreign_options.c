@@ -70,8 +70,10 @@ const struct option_foreign ddprun_foreign_options[] = {
     {"--reset-limit", "horovodrun", "use --max-restarts=N"},
     {"--network-interface", "horovodrun", "use --local-addr=ADDRESS"},
     {"--gloo", "horovodrun", NOTHING},
+    {"--ssh-port", "horovodrun", "use --launcher='ssh -p PORT'"},
+    {"--ssh-identity-file", "horovodrun", "use --launcher='ssh -i FILE'"},
     {"-p", "horovodrun and srun",
-     "leave it out: --launcher='ssh -p PORT' is for another port of ssh, and nodes are not chosen"},
+     "for the port of ssh use --launcher='ssh -p PORT'; give a partition to sbatch or srun"},
     /* srun */
     {"--ntasks", "srun", WORKERS},
     {"--ntasks-per-node", "srun", WORKERS},

@@ -121,8 +121,9 @@ static ddp_status find_store_action(const char *name, const struct action **ret,
             *ret = &actions[i];
             return DDP_OK;
         }
-    return ddpi_error_set(err, DDP_E_INVALID,
-                          "unknown action '%s'; 'ddpctl store --help' lists the actions", name);
+    return ddpi_error_set(err, DDP_E_INVALID, "%s '%s'; 'ddpctl store --help' lists the actions",
+                          *name != '\0' ? "unknown action" : "an action is missing after",
+                          *name != '\0' ? name : "ddpctl store");
 }
 
 static bool has_watch_options(const struct ddpctl_watch_options *watch)
@@ -141,9 +142,10 @@ static ddp_status check_words(const struct action *action, const struct ddpctl_c
 {
     if (call->nwords < action->min || call->nwords > action->max)
         return ddpi_error_set(err, DDP_E_INVALID,
-                              "usage: 'ddpctl store %s%s%s', but %zu word%s given", action->name,
-                              *action->words != '\0' ? " " : "", action->words, call->nwords,
-                              call->nwords == 1 ? " was" : "s were");
+                              "usage: 'ddpctl store %s%s%s', but %zu word%s given; options come "
+                              "before the words",
+                              action->name, *action->words != '\0' ? " " : "", action->words,
+                              call->nwords, call->nwords == 1 ? " was" : "s were");
     if (call->options->if_version >= 0 && action->run != ddpctl_run_set)
         return ddpi_error_set(err, DDP_E_INVALID, "--if-version is for set only");
     if (has_watch_options(&call->options->watch) && action->run != ddpctl_run_watch)

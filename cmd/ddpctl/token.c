@@ -186,8 +186,9 @@ static ddp_status find_token_action(const char *name, const struct action **ret,
             *ret = &actions[i];
             return DDP_OK;
         }
-    return ddpi_error_set(err, DDP_E_INVALID,
-                          "unknown action '%s'; 'ddpctl token --help' lists the actions", name);
+    return ddpi_error_set(err, DDP_E_INVALID, "%s '%s'; 'ddpctl token --help' lists the actions",
+                          *name != '\0' ? "unknown action" : "an action is missing after",
+                          *name != '\0' ? name : "ddpctl token");
 }
 
 /* Options may stand before or after the action. */

@@ -90,5 +90,7 @@ void dump_text_print(const struct dump_set *set, const char *job, FILE *out)
     for (size_t i = 0; i < set->report->count; i++)
         print_team(&set->report->teams[i], out);
     if (set->report->count == 0)
-        fputs("no rank has made a communicator of libddpcomm\n", out);
+        fputs("no rank has made a communicator of libddpcomm; where ranks wait in NCCL or gloo is "
+              "not seen here\n",
+              out);
 }

@@ -39,9 +39,9 @@ static void leave_for_signal(struct agent *agent, int sig, enum member_stop how)
 static void stop_workers(struct agent *agent, int sig)
 {
     char name[SIGNAME_MAX];
-    logmux_note(&agent->mux, "%s: stopping %u workers (once more kills them)",
-                signame_of(sig, name),
-                agent->sm.state == AGENT_RUNNING ? agent->alive : agent->config->nproc);
+    uint32_t count = agent->sm.state == AGENT_RUNNING ? agent->alive : agent->config->nproc;
+    logmux_note(&agent->mux, "%s: stopping %u worker%s (once more kills %s)", signame_of(sig, name),
+                count, count == 1 ? "" : "s", count == 1 ? "it" : "them");
     leave_for_signal(agent, sig, MEMBER_STOP_ORDERLY);
 }
 
@@ -50,13 +50,14 @@ static void stop_workers(struct agent *agent, int sig)
 static void hurry_workers(struct agent *agent, int sig)
 {
     char name[SIGNAME_MAX];
+    bool one = agent->alive == 1;
     signame_of(sig, name);
     if (agent->cause == AGENT_CAUSE_ORDER) {
-        logmux_note(&agent->mux, "%s: leaving when %u workers have stopped (once more kills them)",
-                    name, agent->alive);
+        logmux_note(&agent->mux, "%s: leaving when %u worker%s stopped (once more kills %s)", name,
+                    agent->alive, one ? " has" : "s have", one ? "it" : "them");
         leave_for_signal(agent, sig, MEMBER_STOP_ORDERLY);
     } else {
-        logmux_note(&agent->mux, "%s: killing %u workers", name, agent->alive);
+        logmux_note(&agent->mux, "%s: killing %u worker%s", name, agent->alive, one ? "" : "s");
         leave_for_signal(agent, sig, MEMBER_STOP_KILL);
     }
 }

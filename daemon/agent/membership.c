@@ -92,8 +92,9 @@ static void say_start(struct membership *membership, const struct ddp_round_seat
     struct agent *agent = &membership->agent;
     uint32_t nproc = agent->config->nproc;
     if (agent->attempts > 0 && seat->restarts > agent->seat.restarts)
-        logmux_note(&agent->mux, "starting all %u workers again (restart %u of %u)",
-                    seat->world_size, seat->restarts, agent->config->max_restarts);
+        logmux_note(&agent->mux, "starting %s%u worker%s again (restart %u of %u)",
+                    seat->world_size == 1 ? "" : "all ", seat->world_size,
+                    seat->world_size == 1 ? "" : "s", seat->restarts, agent->config->max_restarts);
     if (several_nodes(membership))
         say_ranks(agent, seat);
     logmux_detail(&agent->mux, "job '%s', with its store at %s: starting %u worker%s of '%s'",
@@ -133,8 +134,9 @@ static void on_member_stop(void *ctx, enum member_stop how, const char *why)
     events_ending(&membership->events, why);
     bool news = !membership->member.leaving && strcmp(why, membership->reported) != 0;
     if (news && *why != '\0')
-        logmux_say(&membership->agent.mux, "%s %u workers: %s",
-                   how == MEMBER_STOP_KILL ? "killing" : "stopping", membership->agent.alive, why);
+        logmux_say(&membership->agent.mux, "%s %u worker%s: %s",
+                   how == MEMBER_STOP_KILL ? "killing" : "stopping", membership->agent.alive,
+                   membership->agent.alive == 1 ? "" : "s", why);
     agent_stop(&membership->agent, how);
 }
 

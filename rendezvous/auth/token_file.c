@@ -240,8 +240,8 @@ static ddp_status explain_open(int sys_errno, const char *path, struct ddp_error
 {
     if (sys_errno == ENOENT || sys_errno == ENOTDIR)
         return ddpi_error_set(err, DDP_E_NOT_FOUND,
-                              "there is no token file '%s'; copy it from a machine that has it, or "
-                              "make the first one: ddpctl token make --token-file='%s'",
+                              "there is no token file '%s'; copy it from the machine of the "
+                              "store, or make one there: ddpctl token make --token-file='%s'",
                               path, path);
     if (sys_errno == ELOOP)
         return ddpi_error_set(err, DDP_E_DENIED,

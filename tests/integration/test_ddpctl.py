@@ -323,10 +323,10 @@ class CommandLine(WithStore):
         self.assertEqual(self.run_ok('get', '--', '--json'), b'value')
 
     def test_usage(self):
-        for words, text in ((['get'], 'store get KEY'), (['get', 'a', 'b'], '2 words'),
+        for words, text in ((['get'], 'store get KEY'), (['get', 'a', 'b'], '2 words were given; options come before'),
                             (['set', 'a'], 'set KEY VALUE'), (['delete'], 'KEY...'),
                             (['stats', 'x'], "'ddpctl store stats'"), (['put', 'a'], "'put'"),
-                            ([], "''"), (['--jsn', 'list'], "'--json'"),
+                            ([], "an action is missing after 'ddpctl store'"), (['--jsn', 'list'], "'--json'"),
                             (['--timeout=soon', 'list'], "'soon'"),
                             (['--timeout=50d', 'list'], "'50d'"),
                             (['--endpoint=host', 'list'], 'has no port'),

@@ -231,7 +231,7 @@ class Failures(HostsCase):
         job = self.start(*self.words('-H', 'a:1,b:1', 'sh', '-c', 'trap "" TERM; echo up; while :; do sleep 1000; done'))
         job.read_until('up', 2)
         job.signal(signal.SIGTERM)
-        job.read_until('stopping 1 workers', 2)
+        job.read_until('stopping 1 worker', 2)
         job.insist(signal.SIGTERM)
         self.assertEqual(job.wait(), 128 + signal.SIGTERM, job.err)
 

@@ -49,7 +49,7 @@ class Tokens(DdprundCase):
         self.assertNotIn(line.split()[-1], self.path().read_text())
 
     def test_words_that_are_wrong(self):
-        for words, text in (((), "''"), (('steal',), "'steal'"), (('make', 'x'), "'x'"),
+        for words, text in (((), "an action is missing after 'ddpctl token'"), (('steal',), "'steal'"), (('make', 'x'), "'x'"),
                             (('derive',), '--role=observer'), (('derive', '--role=root'), "'root'"),
                             (('derive', '--role=worker', '--job=.x'), "'.x'"),
                             (('derive', '--role=worker', '--epoch=-1'), "'-1'"),

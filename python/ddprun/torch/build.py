@@ -17,19 +17,20 @@ HEADERS = HERE.parent / 'include' # of a wheel
 VARIABLE = 'DDPRUN_TORCH_LIBRARIES'
 
 
-def run(command):
+def run(command, remedy=''):
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
         sys.exit(f'ddprun.torch.build: there is no program {command[0]!r}: install it (Debian packages g++ and pkg-config), or '
                  'name another C++ compiler in CXX')
     if done.returncode != 0:
-        sys.exit(f'ddprun.torch.build: {shlex.join(map(str, command))}\n{done.stderr}')
+        sys.exit(f'ddprun.torch.build: {remedy}{shlex.join(map(str, command))}\n{done.stderr}')
     return done.stdout
 
 
 def pkg_config(option):
-    return shlex.split(run(['pkg-config', option, 'ddpcomm']))
+    remedy = 'the headers of libddpcomm are not found: run "make install" of ddprun, or use its wheel, which has them\n'
+    return shlex.split(run(['pkg-config', option, 'ddpcomm'], remedy))
 
 
 def libddpcomm():

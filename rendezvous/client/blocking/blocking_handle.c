@@ -59,8 +59,7 @@ static ddp_status connect_first(ddp_store *store, struct ddp_error *err)
                               store->target.endpoint, timeout_ms, why.msg);
     if (may_pass(why.status))
         return ddpi_error_set(err, DDP_E_UNREACHABLE,
-                              "no store answers at %s (tried for %u ms; is the server running "
-                              "there?): %s",
+                              "no store answers at %s (tried for %u ms): %s",
                               store->target.endpoint, timeout_ms, why.msg);
     return ddpi_error_set(err, why.status, "store at %s: %s", store->target.endpoint, why.msg);
 }

@@ -288,7 +288,8 @@ bool ddpi_client_met(const struct ddpi_client *client, uint64_t *ret_number)
 static void say_silent(struct ddp_error *err)
 {
     ddpi_error_set(err, DDP_E_UNREACHABLE,
-                   "a program there accepts connections but does not answer");
+                   "a program there accepts connections but does not answer: it hangs, or is no "
+                   "store of ddprun, so check the port");
 }
 
 /* How the last attempt has ended tells more than one that has just begun. */
