@@ -21,7 +21,7 @@ struct rig {
     ddp_comm *device; /* calls on device memory */
     ddp_comm *host;   /* the same on host memory, by the algorithm that @device comes to use */
     uint32_t rank, nranks;
-    bool virtual; /* buffers are virtual memory (cuMemCreate), which is shared by descriptor */
+    bool virtual; /* buffers are virtual memory (cuMemCreate), as PyTorch may use it */
     bool keeps;   /* freed memory until the end: the driver would wait for siblings, who wait */
     ddpi_cu_deviceptr *kept;
     size_t kept_count;

@@ -89,7 +89,7 @@ static void virtual_memory(struct world *world, uint32_t rank, ddp_comm *comm)
     rig_close(&rig);
 }
 
-START_TEST(virtual_memory_is_shared)
+START_TEST(virtual_memory_is_taken)
 {
     struct world world = {.nranks = 4,
                           .algorithm = _i == 0 ? DDP_ALGORITHM_AUTO : DDP_ALGORITHM_RING};
@@ -159,7 +159,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("device");
     TCase *agree = tcase_create("agree");
     add_worlds(agree, device_and_host_agree, 0, sample_is_whole() ? 3 * WORLD_MAX : WORLD_MAX);
-    tcase_add_loop_test(agree, virtual_memory_is_shared, 0, 2);
+    tcase_add_loop_test(agree, virtual_memory_is_taken, 0, 2);
     tcase_add_loop_test(agree, messages_arrive, 0, 4);
     tcase_add_test(agree, ranks_that_take_no_part_are_not_waited_for);
     tcase_add_loop_test(agree, other_types_are_moved, 0, 2);

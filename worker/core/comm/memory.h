@@ -20,7 +20,6 @@ struct ddpi_buffer {
     struct ddpi_memory *memory; /* its type; NULL: there is no buffer */
     void *context;              /* the rest is for the type; zeros for host memory */
     int ordinal;
-    uint64_t allocation; /* tells an allocation apart from all earlier ones of this process */
 };
 
 /* Those of a task. */

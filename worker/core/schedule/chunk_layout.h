@@ -1,7 +1,6 @@
 /*
  * chunk_layout.h - addresses of the chunks of a task: this rank's contribution to each, and where
- * it keeps what it receives. Pure arithmetic; an engine moves the bytes (ring_engine.c,
- * pipeline.c).
+ * it keeps what it receives. Pure arithmetic; the engine moves the bytes (ring_engine.c).
  *
  * The caller's send buffer must not change, and a reduction whose result is not for every rank has
  * partial results that belong in no buffer of the caller. They are kept in scratch memory of a

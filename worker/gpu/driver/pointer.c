@@ -25,12 +25,10 @@ ddp_status ddpi_pointer_look(const struct ddpi_cuda *cuda, const void *address, 
     ddpi_cu_context context = NULL;
     unsigned type = 0;
     int managed = 0, ordinal = -1;
-    unsigned long long buffer = 0;
     unsigned attributes[] = {
         DDPI_CU_POINTER_ATTRIBUTE_CONTEXT, DDPI_CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-        DDPI_CU_POINTER_ATTRIBUTE_IS_MANAGED, DDPI_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-        DDPI_CU_POINTER_ATTRIBUTE_BUFFER_ID};
-    void *values[] = {&context, &type, &managed, &ordinal, &buffer};
+        DDPI_CU_POINTER_ATTRIBUTE_IS_MANAGED, DDPI_CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL};
+    void *values[] = {&context, &type, &managed, &ordinal};
     ddpi_cu_result result =
         cuda->pointer_get_attributes(sizeof attributes / sizeof *attributes, attributes, values,
                                      (ddpi_cu_deviceptr)(uintptr_t)address);
@@ -50,7 +48,6 @@ ddp_status ddpi_pointer_look(const struct ddpi_cuda *cuda, const void *address, 
         *ret_pointer = (struct ddpi_pointer){0};
         return DDP_OK;
     }
-    *ret_pointer = (struct ddpi_pointer){
-        .device = true, .context = context, .ordinal = ordinal, .buffer = buffer};
+    *ret_pointer = (struct ddpi_pointer){.device = true, .context = context, .ordinal = ordinal};
     return DDP_OK;
 }

@@ -12,7 +12,6 @@ struct ddpi_pointer {
     bool device; /* false: host memory, and the rest is 0 */
     ddpi_cu_context context;
     int ordinal;
-    unsigned long long buffer; /* different for every allocation of this process, ever */
 };
 
 /* DDP_E_INVALID: memory that no operation can use (managed memory, an address that is not mapped,

@@ -256,10 +256,8 @@ static ddp_status cuda_look(struct ddpi_memory *memory, const void *address, con
     struct ddpi_pointer pointer;
     ddp_status status = ddpi_pointer_look(&device_of(memory)->cuda, address, what, &pointer, err);
     if (status == DDP_OK && pointer.device)
-        *ret_buffer = (struct ddpi_buffer){.memory = memory,
-                                           .context = pointer.context,
-                                           .ordinal = pointer.ordinal,
-                                           .allocation = pointer.buffer};
+        *ret_buffer = (struct ddpi_buffer){
+            .memory = memory, .context = pointer.context, .ordinal = pointer.ordinal};
     return status;
 }
 

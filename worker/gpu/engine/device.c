@@ -84,9 +84,9 @@ static void unequip(struct ddpi_device *device)
 {
     if (device->probe != NULL)
         (void)device->cuda.stream_destroy(device->probe);
-    ddpi_kernels_finish(&device->kernels);
-    ddpi_staging_free(device);
+    ddpi_staging_free(device); /* waits for all work of the context, which may use the rest */
     ddpi_words_finish(&device->words);
+    ddpi_kernels_finish(&device->kernels);
 }
 
 void ddpi_device_destroy(struct ddpi_device *device)
@@ -170,12 +170,14 @@ static void device_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status s
 }
 
 /* Of a request the result is there when it has ended; what is called without one ends for the
- * stream alone. */
+ * stream alone. After a failure the stream is not waited for where it has not come: it may hang. */
 static void staged_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)
 {
     struct ddpi_device *device = device_of_run(run);
+    uint32_t first = ddpi_gated_of(run)->first;
     device_end(comm, run, status);
-    if (status != DDP_OK || !run->is_request)
+    bool has_come = ddpi_words_reached(&device->words, first % DDPI_GATED_MAX, first);
+    if (!run->is_request || (status != DDP_OK && !has_come))
         return;
     ddpi_staged_await_upload(device, run);
     ddpi_device_stage(device, DDPI_STAGE_COMPLETION);
@@ -217,8 +219,8 @@ static ddp_status start_rank(struct ddpi_device *device, struct ddp_error *err)
     return device->unfit;
 }
 
-/* To prepare, a rank loads kernels, for which a driver waits for all work of the context, and ranks
- * that are threads share one. So all are prepared before the stream of any of them is held. */
+/* To prepare, a rank loads kernels, for which a driver waits for all work of the context. Ranks
+ * that are threads share one, so all of them prepare before one of their streams is held. */
 static ddp_status meet(struct ddpi_device *device, struct ddpi_task *task, struct ddp_error *err)
 {
     struct ddp_comm *comm = device->comm;
@@ -232,10 +234,12 @@ static ddp_status meet(struct ddpi_device *device, struct ddpi_task *task, struc
     return status == DDP_OK ? DDP_OK : ddpi_error_set(err, status, "%s", comm->cause);
 }
 
-/* Those who take no part in a message cannot come. */
+/* Ranks of ddp_comm_init_local() are threads. Those who take no part in a message cannot come. */
 static bool needs_meeting(const struct ddpi_device *device, const struct ddpi_task *task)
 {
-    return !device->met && device->comm->world_size > 1 && !ddpi_call_shape(&task->call)->message;
+    const struct ddp_comm *comm = device->comm;
+    bool threads = comm->world_size > 1 && comm->device >= 0;
+    return threads && !device->met && !ddpi_call_shape(&task->call)->message;
 }
 
 /* In a world of one: a reduction that looks for inf and NaN. */

@@ -2,10 +2,9 @@
  * device.h - a communicator on a GPU.
  *
  * An operation is enqueued: the caller's stream writes a word when it gets there, and then waits
- * for a word of the host. The communicator's thread does the rest, one operation after the
- * other; of those that are staged, the caller enqueues the copies, too. The ring engine on host
- * memory (ring_engine.h) carries all that ranks tell each other meanwhile, so headers, deadlines,
- * deaths and aborts are the same for both.
+ * for a word of the host; the copies around that are enqueued by the caller, too. The
+ * communicator's thread does the rest, one operation after the other, on host memory, so headers,
+ * deadlines, deaths and aborts are the same for both.
  */
 #ifndef DDPI_DEVICE_H
 #define DDPI_DEVICE_H
@@ -21,8 +20,8 @@ ddp_status ddpi_device_create(struct ddp_comm *comm, struct ddpi_device **ret_de
 void ddpi_device_destroy(struct ddpi_device *device);
 
 /* Enqueue @run, after having prepared for it, under the lock for that. The communicator's context
- * must be current. The first collective blocks until all ranks call theirs, later ones only when
- * hundreds are enqueued. */
+ * must be current. Blocks when hundreds are enqueued; the first collective of ranks that are
+ * threads of one process also until all ranks call theirs. */
 ddp_status ddpi_device_submit(struct ddpi_device *device, struct ddpi_run *run,
                               ddpi_cu_stream stream, struct ddp_error *err);
 

@@ -69,7 +69,7 @@ struct ddpi_device {
     pthread_mutex_t submit_lock; /* held by a thread that enqueues, and before that prepares */
     bool equipped;               /* all of the above was made */
     ddp_status unfit;            /* DDP_OK: and is complete */
-    bool met;                    /* and that of all ranks */
+    bool met;                    /* so have all ranks that are threads */
     pthread_mutex_t lock;        /* of what follows */
     pthread_cond_t changed;
     uint32_t submitted;             /* the last ticket that was given out */

@@ -80,8 +80,8 @@ ddp_status ddpi_gate_put(struct ddpi_device *device, struct ddpi_run *run, uint3
     return DDP_OK;
 }
 
-/* The word of a ticket is that of an earlier one, too. The thread that opens gates has a deadline,
- * so this needs none. */
+/* The word of a ticket is that of an earlier one, too. The communicator's thread opens the gates,
+ * and has a deadline, so this needs none. */
 static void await_word(struct ddpi_device *device, uint32_t ticket)
 {
     pthread_mutex_lock(&device->lock);

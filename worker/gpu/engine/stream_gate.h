@@ -23,7 +23,7 @@ typedef ddp_status ddpi_enqueue(struct ddpi_device *device, const struct ddpi_ru
 ddp_status ddpi_gate_put(struct ddpi_device *device, struct ddpi_run *run, uint32_t tickets,
                          ddpi_enqueue *enqueue, ddpi_cu_stream stream, struct ddp_error *err);
 
-/* The driver has refused something, or does not answer. The communicator fails in its next
+/* The driver has refused something. The communicator fails in its next
  * operation, or the one that is under way. */
 void ddpi_gate_refuse(struct ddpi_device *device, ddp_status status, const struct ddp_error *cause);
 

@@ -96,7 +96,7 @@ struct ddp_comm_stats {
     uint64_t bytes_sent;     /* payload that this rank has sent to others */
     uint64_t bytes_received; /* payload that this rank has received */
     uint64_t stream_us;      /* from the call until the stream reached the operation */
-    uint64_t exchange_us;    /* then until this rank knew what it needs of the buffers of others */
+    uint64_t exchange_us;    /* then, of barriers and messages, until the ranks had agreed */
     uint64_t work_us;        /* then until this rank had moved and reduced its part */
     uint64_t completion_us;  /* then until the result of a staged request was copied to the GPU */
     uint64_t seq; /* of the latest collective that was called, from 1; messages are not counted. The
@@ -263,8 +263,7 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_all_reduce(ddp_comm *comm, const void *sen
  * operation, as much as all buffers have. Blocks until complete.
  *
  * All buffers are host memory, or all are memory of one device: then the operation is enqueued on
- * @stream as others are, and that of several buffers goes through pinned host memory, so two copies
- * of all elements pass between host and device.
+ * @stream as others are.
  *
  * @buffers stays the caller's, who does not change it before the call has returned; in a group of
  * calls, before ddp_group_end() has. As a request, and for broadcast: ddp_start() and ddp_run()

@@ -77,8 +77,8 @@ struct ddp_buffer {
  * belongs to the operation until that has ended. Sums and averages of float32, float64 and complex
  * numbers are checked in the registers that hold the result; other elements, and those that a rank
  * receives already reduced, right after they are written, while they are in a cache. Only a
- * communicator of one rank reads its result once more. On device memory the kernels that write the
- * result check it, and the answer is there when the stream has got beyond the operation.
+ * communicator of one rank reads its result once more. On device memory the answer is there when
+ * the stream has got beyond the operation.
  */
 struct ddp_operation {
     size_t size;

@@ -71,9 +71,7 @@ typedef enum ddp_dtype {
  * product is rounded to the element's type before it is summed; both parts of a complex number are
  * multiplied.
  *
- * The GPU itself computes sum, average, min, max and product of float32, float64, float16,
- * bfloat16, int32 and int64, and sum and average of complex numbers. Other reductions of device
- * memory go through host memory (libddpcomm(3)).
+ * Device memory is reduced on the host, as host memory is (libddpcomm(3)).
  *
  * The types of 8 and 16 bits that are floats are computed in float32, and so is the division of an
  * average; the algorithm decides when they are rounded, to nearest even.
@@ -118,10 +116,8 @@ typedef enum ddp_reduce_op {
  *   divided at the end. The bits depend neither on @count nor on the position of an element, but on
  *   which ranks share memory. Nodes may have different numbers of ranks; those beyond the number of
  *   the smallest node exchange nothing with other nodes.
- * - auto: direct for host memory if all ranks share memory, and for device memory if they share one
- *   device; else doubling for a small all_reduce, hierarchical for a larger one where it is
- *   possible, and ring. What goes from device memory through host memory has the algorithm of host
- *   memory.
+ * - auto: direct if all ranks share memory; else doubling for a small all_reduce, hierarchical for
+ *   a larger one where it is possible, and ring. Device memory has the algorithm of host memory.
  */
 #define DDP_ALGORITHM_MAP(X)              \
     X(DDP_ALGORITHM_AUTO, "auto")         \

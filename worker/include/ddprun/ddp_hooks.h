@@ -32,8 +32,7 @@ struct ddp_compression {
 /**
  * The hook of @compression, which stays the caller's. Does not block, and cannot fail: what is not
  * valid is an error of the first step. Memory: a copy of all gradients in @dtype, where the
- * gradients are. On a GPU its kernels cast, and also reduce if the average is AVERAGE_AFTER or SUM
- * without predivide, and there is no inner hook; gradients must be aligned to their elements there.
+ * gradients are. On a GPU its kernels cast; gradients must be aligned to their elements there.
  */
 DDP_API struct ddp_comm_hook ddp_compression_hook(const struct ddp_compression *compression);
 

@@ -144,8 +144,7 @@ struct ddp_reducer_options {
      * type lie in the reverse order of registration, without gaps. */
     void *view_memory;
     /* 1: data, buffers and gradients are memory of a GPU (view_memory too, which as_views needs
-     * then), all of one context, and calls mean what they mean on host memory. GPUs
-     * compute the sums of AVERAGE_AFTER and SUM in views; other reductions go through host memory
+     * then), all of one context, and calls mean what they mean on host memory
      * (libddpcomm(3)). Zeros for unused gradients, and products, are enqueued on the stream of a
      * bucket (ddp_reducer_ready()). */
     uint32_t on_device;

@@ -100,7 +100,7 @@ static ddp_status reduce_stage(const struct ddp_compression *compression, struct
     return DDP_OK;
 }
 
-/* The copies lie without gaps, so kernels of a GPU can reduce them in place. */
+/* The copies lie without gaps, so they are one buffer. */
 static void reduce_as_one(const struct cast *cast, struct ddp_operation *operation)
 {
     operation->buffers = NULL;
