@@ -236,6 +236,16 @@ def split_groups(rank, size):
     dist.all_reduce(tensor, group=turned)
     same(tensor, torch.full((2,), 1.0 if rank == size - 1 else size - 1.0), 'split_group into two')
     assert dist.get_rank(turned) == (0 if rank == size - 1 else size - 2 - rank)
+    below = dist.split_group(turned, [list(range(turned.size()))[::-1]])
+    if os.environ.get('TORCH_DISTRIBUTED_DEBUG') != 'DETAIL':  # whose groups hide the options of ours
+        assert members(dist.group.WORLD) == [], members(dist.group.WORLD)
+        assert members(split) == list(range(size)), members(split)
+        assert members(turned) == ([rank] if rank == size - 1 else list(range(size - 1))[::-1]), members(turned)
+        assert members(below) == ([rank] if rank == size - 1 else list(range(size - 1))), members(below)
+
+
+def members(group):
+    return group._get_backend(torch.device('cpu')).options.global_ranks_in_group
 
 
 def ranks_outside(rank, size):

@@ -30,7 +30,8 @@ class InGloosPlace:
         timeout = timeout or (options._timeout if options is not None else datetime.timedelta(minutes=30))
         if isinstance(timeout, float):
             timeout = datetime.timedelta(seconds=timeout)
-        of_store = SimpleNamespace(store=store, group_rank=rank, group_size=size, group_id='', timeout=timeout)
+        of_store = SimpleNamespace(store=store, group_rank=rank, group_size=size, group_id='', timeout=timeout,
+                                   global_ranks_in_group=[])
         return dist.Backend._plugins['DDP'].creator_fn(of_store, None)
 
 

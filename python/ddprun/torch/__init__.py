@@ -63,7 +63,8 @@ def _create_native(options):
     library.load()
     _let_buckets_be_shared()
     group = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
-    torch.ops.ddprun.attach(group.boxed(), options.group_id, int(options.timeout.total_seconds() * 1000))
+    torch.ops.ddprun.attach(group.boxed(), options.group_id, int(options.timeout.total_seconds() * 1000),
+                             options.global_ranks_in_group)
     return group._get_backend(torch.device('cpu'))
 
 

@@ -79,19 +79,21 @@ class Message(dist._Work):
 class PythonBackend(dist.distributed_c10d.C10DBackend):
     """A communicator, and PyTorch's calls in terms of it."""
 
-    def __init__(self, comm, name, timeout):
+    def __init__(self, comm, name, timeout, members):
+        """members: ranks of the default group; none: this is the default group."""
         super().__init__(comm.rank, comm.size)
         self._comm = comm
         self._closed = False
         self._sequence = 0
         self._own_options = self.Options('ddp', timeout)
         self._own_options.group_name = name
+        self._own_options.global_ranks_in_group = members
 
     @classmethod
     def join(cls, options):
         comm = Communicator(store=options.store, name='torch', rank=options.group_rank, world_size=options.group_size,
                             init_timeout=options.timeout, timeout=options.timeout)
-        return cls(comm, options.group_id, options.timeout)
+        return cls(comm, options.group_id, options.timeout, options.global_ranks_in_group)
 
     # ---- what it is ----
 
@@ -116,7 +118,9 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
             raise dist.DistBackendError(f'ddp: rank {self._comm.rank} is in none of the groups of split_group(), which a '
                                         'back end in Python cannot tell PyTorch: name it alone in another one, or compile '
                                         'the back end ("python -m ddprun.torch.build")')
-        return PythonBackend(self._comm.create_group(ranks), options.group_name, options._timeout)
+        above = self._own_options.global_ranks_in_group
+        members = [above[rank] for rank in ranks] if above else ranks
+        return PythonBackend(self._comm.create_group(ranks), options.group_name, options._timeout, members)
 
     def set_timeout(self, timeout):
         self._check_open()

@@ -201,7 +201,8 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
     require(
         ddp_comm_create_group(this->comm(), members.data(), uint32_t(members.size()), &comm, &err),
         err);
-    auto backend = c10::make_intrusive<Backend>(comm, options);
+    auto backend =
+        c10::make_intrusive<Backend>(comm, options_of_split(*options, *options_, ranks));
     backend->setTimeout(options->timeout);
     return backend;
 }

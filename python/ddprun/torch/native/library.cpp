@@ -12,11 +12,11 @@ namespace
 
 /* Ranks of @group meet through its store; the back end becomes the one for its tensors on CPUs. */
 void attach(const c10::intrusive_ptr<c10d::ProcessGroup> &group, const std::string &name,
-            int64_t timeout_ms)
+            int64_t timeout_ms, const std::vector<int64_t> &members)
 {
     auto options =
         c10::make_intrusive<c10d::Backend::Options>("ddp", std::chrono::milliseconds(timeout_ms));
-    ddprun::set_name(*options, name);
+    ddprun::set_group(*options, name, members);
     group->setBackend(c10::DeviceType::CPU, c10d::ProcessGroup::BackendType::CUSTOM,
                       ddprun::Backend::join(ddprun::store_of(*group), group->getRank(),
                                             group->getSize(), std::move(options)));
@@ -27,6 +27,6 @@ void attach(const c10::intrusive_ptr<c10d::ProcessGroup> &group, const std::stri
 TORCH_LIBRARY(ddprun, library)
 {
     library.def("version() -> str", [] { return std::string(ddp_version()); });
-    library.def("attach(__torch__.torch.classes.c10d.ProcessGroup group, str name, int timeout_ms) -> ()",
+    library.def("attach(__torch__.torch.classes.c10d.ProcessGroup group, str name, int timeout_ms, int[] members) -> ()",
                 attach);
 }

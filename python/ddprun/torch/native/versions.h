@@ -91,10 +91,31 @@ template <class Options> bool is_async(const Options &options)
         return true;
 }
 
-template <class Options> void set_name(Options &options, const std::string &name)
+/* @members: ranks of the default group; none: this is the default group. */
+template <class Options>
+void set_group(Options &options, const std::string &name, const std::vector<int64_t> &members)
 {
     if constexpr (requires { options.group_name; })
         options.group_name = name;
+    if constexpr (requires { options.global_ranks_in_group; })
+        options.global_ranks_in_group.assign(members.begin(), members.end());
+}
+
+/* The options of a group of @ranks that is split off one with @parent's options. PyTorch may pass
+ * @options of several groups as one object. */
+template <class Options>
+c10::intrusive_ptr<Options> options_of_split(const Options &options, const Options &parent,
+                                             const std::vector<int> &ranks)
+{
+    auto own = c10::make_intrusive<Options>(options);
+    if constexpr (requires { own->global_ranks_in_group; }) {
+        const auto above = parent.global_ranks_in_group;
+        own->global_ranks_in_group.clear();
+        for (const int rank : ranks)
+            own->global_ranks_in_group.push_back(above.empty() ? uint64_t(rank)
+                                                               : above.at(size_t(rank)));
+    }
+    return own;
 }
 
 /* What libddpcomm takes for the stream. */
