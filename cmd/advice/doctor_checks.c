@@ -1,9 +1,9 @@
 /*
- * doctor_checks.c - the checks. A check that cannot tell says so, and is no failure. FAIL means
- * that jobs do not run here; WARN that they may be slower, or fail in a case that is named.
+ * doctor_checks.c - the checks. A check that cannot tell says so, and is no failure.
  */
 #include "doctor_checks.h"
 
+#include "doctor_python.h"
 #include "error.h"
 #include "mem.h"
 #include "processors.h"
@@ -18,7 +18,6 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,26 +33,6 @@ enum { FILES_ENOUGH = 4096, PROCESSES_ENOUGH = 1024, PORT = 29400 };
 
 #define SHARED_ENOUGH (UINT64_C(1) << 30)
 
-static void advise(struct doctor_finding *ret, enum doctor_verdict verdict, const char *format, ...)
-    DDP_PRINTF(3, 4);
-
-DDP_PRINTF(2, 3) static void found(struct doctor_finding *ret, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(ret->value, sizeof ret->value, format, args);
-    va_end(args);
-}
-
-static void advise(struct doctor_finding *ret, enum doctor_verdict verdict, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    vsnprintf(ret->fix, sizeof ret->fix, format, args);
-    va_end(args);
-    ret->verdict = verdict;
-}
-
 /* ---- the kernel and its limits ---- */
 
 static void look_at_kernel(struct doctor_finding *ret)
@@ -62,14 +41,15 @@ static void look_at_kernel(struct doctor_finding *ret)
     int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0),
         memory = memfd_create("doctor", MFD_CLOEXEC);
     uname(&name);
-    found(ret, "%.60s %.60s, %s pidfd_open, %s memfd_create", name.sysname, name.release,
-          pidfd >= 0 ? "with" : "without", memory >= 0 ? "with" : "without");
+    doctor_found(ret, "%.60s %.60s, %s pidfd_open, %s memfd_create", name.sysname, name.release,
+                 pidfd >= 0 ? "with" : "without", memory >= 0 ? "with" : "without");
     if (pidfd < 0)
-        advise(ret, DOCTOR_FAIL,
-               "ddprun needs pidfd_open: Linux 5.3 or newer, and a seccomp filter that allows it");
+        doctor_advise(
+            ret, DOCTOR_FAIL,
+            "ddprun needs pidfd_open: Linux 5.3 or newer, and a seccomp filter that allows it");
     else if (memory < 0)
-        advise(ret, DOCTOR_FAIL,
-               "ranks share memory by memfd_create: allow it in the seccomp filter");
+        doctor_advise(ret, DOCTOR_FAIL,
+                      "ranks share memory by memfd_create: allow it in the seccomp filter");
     if (pidfd >= 0)
         close(pidfd);
     if (memory >= 0)
@@ -91,11 +71,11 @@ static void look_at_limit(struct doctor_finding *ret, int which, const char *opt
     getrlimit((__rlimit_resource_t)which, &limit);
     write_limit(soft, sizeof soft, limit.rlim_cur);
     write_limit(hard, sizeof hard, limit.rlim_max);
-    found(ret, "%s (hard limit %s)", soft, hard);
+    doctor_found(ret, "%s (hard limit %s)", soft, hard);
     if (limit.rlim_max != RLIM_INFINITY && limit.rlim_max < enough)
-        advise(ret, DOCTOR_WARN,
-               "raise the hard limit to %" PRIu64 " or more ('ulimit -H%s', limits.conf)",
-               (uint64_t)enough, option);
+        doctor_advise(ret, DOCTOR_WARN,
+                      "raise the hard limit to %" PRIu64 " or more ('ulimit -H%s', limits.conf)",
+                      (uint64_t)enough, option);
 }
 
 /* ddprun raises the soft limit by itself. */
@@ -112,12 +92,13 @@ static void look_at_processes(struct doctor_finding *ret)
 static void look_at_processors(struct doctor_finding *ret)
 {
     uint32_t usable = ddpi_processors_usable(), allowed = ddpi_processors();
-    found(ret, "%u usable, %u by the quota of the control group", usable, allowed);
+    doctor_found(ret, "%u usable, %u by the quota of the control group", usable, allowed);
     if (allowed < usable)
-        advise(ret, DOCTOR_WARN,
-               "more threads than %u take turns: give the container more processors, or start that "
-               "many workers",
-               allowed);
+        doctor_advise(
+            ret, DOCTOR_WARN,
+            "more threads than %u take turns: give the container more processors, or start that "
+            "many workers",
+            allowed);
 }
 
 /* ---- memory and control groups ---- */
@@ -126,17 +107,18 @@ static void look_at_shared_memory(struct doctor_finding *ret)
 {
     struct statvfs shm;
     if (statvfs("/dev/shm", &shm) != 0) {
-        found(ret, "/dev/shm: %s", strerror(errno));
-        advise(ret, DOCTOR_WARN, "PyTorch's data loaders share memory there: mount a tmpfs");
+        doctor_found(ret, "/dev/shm: %s", strerror(errno));
+        doctor_advise(ret, DOCTOR_WARN, "PyTorch's data loaders share memory there: mount a tmpfs");
         return;
     }
     uint64_t bytes = (uint64_t)shm.f_blocks * shm.f_frsize;
-    found(ret, "/dev/shm has %" PRIu64 " MiB, %" PRIu64 " MiB free", bytes >> 20,
-          ((uint64_t)shm.f_bavail * shm.f_frsize) >> 20);
+    doctor_found(ret, "/dev/shm has %" PRIu64 " MiB, %" PRIu64 " MiB free", bytes >> 20,
+                 ((uint64_t)shm.f_bavail * shm.f_frsize) >> 20);
     if (bytes < SHARED_ENOUGH)
-        advise(ret, DOCTOR_WARN,
-               "PyTorch's data loaders share memory there: enlarge it (containers: --shm-size, or "
-               "a volume of memory)");
+        doctor_advise(
+            ret, DOCTOR_WARN,
+            "PyTorch's data loaders share memory there: enlarge it (containers: --shm-size, or "
+            "a volume of memory)");
 }
 
 static void look_at_control_groups(struct doctor_finding *ret)
@@ -147,16 +129,16 @@ static void look_at_control_groups(struct doctor_finding *ret)
                       ? strstr(text, "0::")
                       : NULL;
     if (group == NULL) {
-        found(ret, "no control groups of version 2");
-        advise(ret, DOCTOR_WARN,
-               "workers are found by their parents instead, which takes longer; boot with "
-               "systemd.unified_cgroup_hierarchy=1");
+        doctor_found(ret, "no control groups of version 2");
+        doctor_advise(ret, DOCTOR_WARN,
+                      "workers are found by their parents instead, which takes longer; boot with "
+                      "systemd.unified_cgroup_hierarchy=1");
         return;
     }
     group[strcspn(group, "\n")] = '\0';
     snprintf(path, sizeof path, "/sys/fs/cgroup%s", group + 3);
-    found(ret, "version 2, %s%s", path,
-          access(path, W_OK) == 0 ? ", which this user may change" : "");
+    doctor_found(ret, "version 2, %s%s", path,
+                 access(path, W_OK) == 0 ? ", which this user may change" : "");
 }
 
 /* ---- the network ---- */
@@ -178,19 +160,21 @@ static void look_at_name(struct doctor_finding *ret)
     gethostname(name, sizeof name - 1);
     int why = getaddrinfo(name, NULL, &hints, &infos);
     if (why != 0) {
-        found(ret, "'%s' has no address: %s", name, gai_strerror(why));
-        advise(ret, DOCTOR_WARN,
-               "other nodes cannot use this name: add it to the name server or to /etc/hosts, or "
-               "give addresses");
+        doctor_found(ret, "'%s' has no address: %s", name, gai_strerror(why));
+        doctor_advise(
+            ret, DOCTOR_WARN,
+            "other nodes cannot use this name: add it to the name server or to /etc/hosts, or "
+            "give addresses");
         return;
     }
     getnameinfo(infos->ai_addr, infos->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST);
-    found(ret, "'%s' is %s", name, text);
+    doctor_found(ret, "'%s' is %s", name, text);
     if (is_loopback_address(infos->ai_addr))
-        advise(ret, DOCTOR_WARN,
-               "that address is of this machine alone: ddprun listens on all addresses if this "
-               "name is the endpoint of several nodes, but other programs may not; change the line "
-               "in /etc/hosts, or give --local-addr an address");
+        doctor_advise(
+            ret, DOCTOR_WARN,
+            "that address is of this machine alone: ddprun listens on all addresses if this "
+            "name is the endpoint of several nodes, but other programs may not; change the line "
+            "in /etc/hosts, or give --local-addr an address");
     freeaddrinfo(infos);
 }
 
@@ -199,7 +183,7 @@ static void look_at_interfaces(struct doctor_finding *ret)
     struct ifaddrs *interfaces;
     size_t used = 0;
     if (getifaddrs(&interfaces) != 0) {
-        found(ret, "%s", strerror(errno));
+        doctor_found(ret, "%s", strerror(errno));
         return;
     }
     for (const struct ifaddrs *at = interfaces; at != NULL && used < sizeof ret->value;
@@ -218,8 +202,8 @@ static void look_at_interfaces(struct doctor_finding *ret)
     }
     freeifaddrs(interfaces);
     if (used == 0) {
-        found(ret, "none but loopback");
-        advise(ret, DOCTOR_WARN, "only jobs of this machine alone can run");
+        doctor_found(ret, "none but loopback");
+        doctor_advise(ret, DOCTOR_WARN, "only jobs of this machine alone can run");
     }
 }
 
@@ -231,11 +215,15 @@ static void look_at_port(struct doctor_finding *ret)
     bool is_free = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
                    bind(fd, (const struct sockaddr *)&any, sizeof any) == 0 && listen(fd, 1) == 0;
     int why = errno;
-    found(ret, "%d is %s", PORT, is_free ? "free" : why == EADDRINUSE ? "in use" : strerror(why));
+    doctor_found(ret, "%d is %s", PORT,
+                 is_free             ? "free"
+                 : why == EADDRINUSE ? "in use"
+                                     : strerror(why));
     if (!is_free && why == EADDRINUSE)
-        advise(ret, DOCTOR_WARN,
-               "a job whose nodes meet here joins the store that listens there, or needs another "
-               "port: --rdzv-endpoint=HOST:PORT");
+        doctor_advise(
+            ret, DOCTOR_WARN,
+            "a job whose nodes meet here joins the store that listens there, or needs another "
+            "port: --rdzv-endpoint=HOST:PORT");
     if (fd >= 0)
         close(fd);
 }
@@ -254,12 +242,12 @@ static void look_at_token(struct doctor_finding *ret)
     if (status == DDP_OK)
         status = ddpi_token_read(named != NULL ? named : path, &token, &err);
     if (status == DDP_OK) {
-        found(ret, "%.400s", named != NULL ? named : path);
+        doctor_found(ret, "%.400s", named != NULL ? named : path);
     } else if (status == DDP_E_NOT_FOUND && named == NULL) {
-        found(ret, "none yet; the first job beyond this machine makes one");
+        doctor_found(ret, "none yet; the first job beyond this machine makes one");
     } else {
-        found(ret, "cannot be used");
-        advise(ret, DOCTOR_FAIL, "%.500s", err.msg);
+        doctor_found(ret, "cannot be used");
+        doctor_advise(ret, DOCTOR_FAIL, "%.500s", err.msg);
     }
     ddpi_wipe(&token, sizeof token);
     ddpi_free(path);
@@ -276,9 +264,9 @@ static bool loads(const char *library)
 static void look_at_tls(struct doctor_finding *ret)
 {
     bool there = loads("libssl.so.3");
-    found(ret, "libssl.so.3 %s", there ? "loads" : "does not load");
+    doctor_found(ret, "libssl.so.3 %s", there ? "loads" : "does not load");
     if (!there)
-        advise(ret, DOCTOR_WARN, "--tls needs it: install OpenSSL 3");
+        doctor_advise(ret, DOCTOR_WARN, "--tls needs it: install OpenSSL 3");
 }
 
 static void look_at_gpus(struct doctor_finding *ret)
@@ -289,25 +277,28 @@ static void look_at_gpus(struct doctor_finding *ret)
     bool cuda = loads("libcuda.so.1"), nvml = loads("libnvidia-ml.so.1");
     version[strcspn(version, "\n")] = '\0';
     if (!driver && !device && !cuda) {
-        found(ret, "no NVIDIA driver");
+        doctor_found(ret, "no NVIDIA driver");
         return;
     }
-    found(ret, "%.200s; libcuda.so.1 %s, libnvidia-ml.so.1 %s",
-          driver ? version : "no driver in the kernel", cuda ? "loads" : "does not load",
-          nvml ? "loads" : "does not load");
+    doctor_found(ret, "%.200s; libcuda.so.1 %s, libnvidia-ml.so.1 %s",
+                 driver ? version : "no driver in the kernel", cuda ? "loads" : "does not load",
+                 nvml ? "loads" : "does not load");
     if (!driver)
-        advise(ret, DOCTOR_FAIL,
-               "the driver's libraries are there, but not its module: load it, or remove them");
+        doctor_advise(
+            ret, DOCTOR_FAIL,
+            "the driver's libraries are there, but not its module: load it, or remove them");
     else if (!device)
-        advise(ret, DOCTOR_FAIL,
-               "this user may not open /dev/nvidiactl: start the container with GPUs, or change "
-               "its mode");
+        doctor_advise(
+            ret, DOCTOR_FAIL,
+            "this user may not open /dev/nvidiactl: start the container with GPUs, or change "
+            "its mode");
     else if (!cuda)
-        advise(ret, DOCTOR_FAIL, "install the driver's library of the same version");
+        doctor_advise(ret, DOCTOR_FAIL, "install the driver's library of the same version");
     else if (!nvml)
-        advise(ret, DOCTOR_WARN,
-               "reports cannot name faults of GPUs: install libnvidia-ml.so.1 of the driver's "
-               "version");
+        doctor_advise(
+            ret, DOCTOR_WARN,
+            "reports cannot name faults of GPUs: install libnvidia-ml.so.1 of the driver's "
+            "version");
 }
 
 static bool in_path(const char *name)
@@ -325,9 +316,10 @@ static bool in_path(const char *name)
 
 static void look_at_ssh(struct doctor_finding *ret)
 {
-    found(ret, "ssh is %s PATH", in_path("ssh") ? "in" : "not in");
+    doctor_found(ret, "ssh is %s PATH", in_path("ssh") ? "in" : "not in");
     if (!in_path("ssh"))
-        advise(ret, DOCTOR_WARN, "--hosts needs it, or another --launcher: install openssh-client");
+        doctor_advise(ret, DOCTOR_WARN,
+                      "--hosts needs it, or another --launcher: install openssh-client");
 }
 
 const struct doctor_check doctor_checks[] = {
@@ -343,6 +335,7 @@ const struct doctor_check doctor_checks[] = {
     {"token", look_at_token},
     {"TLS", look_at_tls},
     {"GPUs", look_at_gpus},
+    {"Python", doctor_look_at_python},
     {"remote shell", look_at_ssh},
     {NULL, NULL},
 };

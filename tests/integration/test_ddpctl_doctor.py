@@ -3,9 +3,11 @@
 import contextlib
 import json
 import os
+import platform
 import resource
 import socket
 import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DDPCTL = os.environ.get('DDPCTL', str(ROOT / 'build/bin/ddpctl'))
 CHECKS = ['kernel', 'open files', 'processes', 'processors', 'shared memory', 'control groups', 'host name', 'addresses',
-          'port', 'token', 'TLS', 'GPUs', 'remote shell']
+          'port', 'token', 'TLS', 'GPUs', 'Python', 'remote shell']
 
 
 class Doctor(unittest.TestCase):
@@ -78,6 +80,30 @@ class Doctor(unittest.TestCase):
                 found = self.findings()
         self.assertEqual((found['port']['verdict'], found['port']['found']), ('WARN', '29400 is in use'))
         self.assertEqual(found['remote shell']['verdict'], 'WARN')
+
+    def python(self, text):
+        program = Path(self.folder.name) / 'python'
+        program.write_text(text)
+        program.chmod(0o700)
+        self.env['PYTHON_EXEC'] = str(program)
+        return self.findings()['Python']
+
+    def test_the_python_of_scripts(self):
+        """It finds a PyTorch without importing it, as this one cannot be."""
+        torch = Path(self.folder.name) / 'torch'
+        torch.mkdir()
+        (torch / '__init__.py').write_text('raise ImportError("nobody imports it")\n')
+        (torch / 'version.py').write_text("__version__ = '9.8.7'\ncuda = '12.4'\n")
+        self.env['PYTHONPATH'] = self.folder.name
+        found = self.python(f'#!/bin/sh\nexec {sys.executable} "$@"\n')['found']
+        self.assertIn(f'/python: {platform.python_version()}, PyTorch 9.8.7, its CUDA 12.4, ', found)
+
+    def test_no_python(self):
+        for text in ('#!/bin/sh\nexit 1\n', '#!/bin/sh\necho other words\n', ''):
+            found = self.python(text)
+            self.assertEqual(found['verdict'], 'WARN')
+            self.assertIn('does not run', found['found'])
+            self.assertIn('PYTHON_EXEC', found['fix'])
 
     def test_words(self):
         self.assertEqual(self.doctor('--help').returncode, 0)
