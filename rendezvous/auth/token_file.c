@@ -223,7 +223,9 @@ static ddp_status check_file(int fd, const char *path, struct ddp_error *err)
                               "the token file '%s' belongs to user %u, and so may not be your "
                               "token; if it is meant to be yours: chown %u '%s'",
                               path, st.st_uid, geteuid(), path);
-    if ((st.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    /* Root may let a group read its file, as Kubernetes does for pods of other users. */
+    mode_t of_others = st.st_uid == geteuid() ? S_IRWXG | S_IRWXO : S_IWGRP | S_IXGRP | S_IRWXO;
+    if ((st.st_mode & of_others) != 0)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "others have access to the token file '%s' (mode %04o): chmod 600 "
                               "'%s', and if they may have read it, remove it and make a new one",
@@ -284,16 +286,16 @@ ddp_status ddpi_token_read(const char *path, struct ddpi_credential *ret, struct
 
 /* ---- making ---- */
 
-static int make_directories(const char *path)
+static int make_folder_above(const char *path, int levels)
 {
-    char *copy = ddpi_strdup(path);
-    int sys_errno = copy != NULL ? 0 : ENOMEM;
-    for (char *at = copy; sys_errno == 0 && (at = strchr(at + 1, '/')) != NULL; *at = '/') {
-        *at = '\0';
-        if (mkdir(copy, S_IRWXU) != 0 && errno != EEXIST)
-            sys_errno = errno;
-    }
-    ddpi_free(copy);
+    char *folder = ddpi_strdup(path), *slash = folder;
+    if (folder == NULL)
+        return ENOMEM;
+    while (levels-- > 0 && (slash = strrchr(folder, '/')) != NULL)
+        *slash = '\0';
+    bool there = slash == NULL || folder[0] == '\0';
+    int sys_errno = there || mkdir(folder, S_IRWXU) == 0 || errno == EEXIST ? 0 : errno;
+    ddpi_free(folder);
     return sys_errno;
 }
 
@@ -337,7 +339,10 @@ static int write_token(int fd)
 static int make_token(const char *path)
 {
     char *name = NULL;
-    int sys_errno = make_directories(path);
+    /* ~/.config and ~/.config/ddprun, but not a home: it might get the wrong owner or disk. */
+    int sys_errno = make_folder_above(path, 2);
+    if (sys_errno == 0)
+        sys_errno = make_folder_above(path, 1);
     if (sys_errno != 0)
         return sys_errno;
     int fd = open_beside(path, &name);
@@ -361,6 +366,11 @@ ddp_status ddpi_token_obtain(const char *path, struct ddpi_credential *ret, stru
     if (status != DDP_E_NOT_FOUND)
         return status;
     int sys_errno = make_token(path);
+    if (sys_errno == ENOENT)
+        return ddpi_error_set(err, DDP_E_SYSTEM,
+                              "cannot make the token file '%s': the home above it does not exist; "
+                              "make that, or give --token-file=FILE",
+                              path);
     if (sys_errno != 0)
         return ddpi_error_sys(err, sys_errno, "cannot make the token file '%s'", path);
     return ddpi_token_read(path, ret, err);

@@ -249,6 +249,33 @@ static void read_what_is_roots(void)
         _exit(2);
 }
 
+static void read_what_a_group_may(void)
+{
+    if (ddpi_token_read(path, &got, &err) != DDP_OK)
+        _exit(2);
+}
+
+static void read_what_all_may(void)
+{
+    if (ddpi_token_read(path, &got, &err) != DDP_E_DENIED ||
+        strstr(err.msg, "others have access") == NULL)
+        _exit(2);
+}
+
+START_TEST(root_may_let_a_group_read_its_file)
+{
+    if (geteuid() != 0)
+        SKIP("root, who alone can be another user");
+    write_bytes(path, DIGITS "\n", 65, 0640);
+    ck_assert_int_eq(chmod(dir, 0755), 0);
+    as_nobody(read_what_a_group_may); /* its group stays root's */
+    for (mode_t bits = 1; bits < 0040; bits <<= 1) {
+        ck_assert_int_eq(chmod(path, 0640 | bits), 0);
+        as_nobody(read_what_all_may);
+    }
+}
+END_TEST
+
 START_TEST(the_file_of_somebody_else_is_refused)
 {
     if (geteuid() != 0)
@@ -307,6 +334,16 @@ START_TEST(a_first_use_makes_it)
     unlink(path);
     ck_assert_int_eq(ddpi_token_obtain(path, &again, &err), DDP_OK);
     ck_assert_mem_ne(again.secret, got.secret, sizeof got.secret);
+}
+END_TEST
+
+START_TEST(a_home_is_not_made)
+{
+    snprintf(path, sizeof path, "%s/home/.config/ddprun/token", dir);
+    ck_assert_int_eq(ddpi_token_obtain(path, &got, &err), DDP_E_SYSTEM);
+    ck_assert_ptr_nonnull(strstr(err.msg, "the home above it does not exist"));
+    snprintf(path, sizeof path, "%s/home", dir);
+    ck_assert_int_ne(access(path, F_OK), 0);
 }
 END_TEST
 
@@ -399,11 +436,12 @@ Suite *test_suite(void)
     ADD_TESTS(reading, a_token_is_read, a_key_is_read, a_key_line_reads_as_the_key_it_was_made_of,
               numbers_of_stores, the_longest_line_fits, other_content_is_refused,
               a_file_that_others_can_read_is_refused, what_is_no_file_is_refused,
-              the_file_of_somebody_else_is_refused, a_descriptor_may_be_read_by_several);
+              root_may_let_a_group_read_its_file, the_file_of_somebody_else_is_refused,
+              a_descriptor_may_be_read_by_several);
     suite_add_tcase(suite, reading);
     TCase *making = tcase_create("making");
     tcase_add_checked_fixture(making, setup, teardown);
-    ADD_TESTS(making, a_first_use_makes_it, a_bad_one_is_not_replaced,
+    ADD_TESTS(making, a_first_use_makes_it, a_home_is_not_made, a_bad_one_is_not_replaced,
               of_many_first_uses_one_makes_it, where_the_token_of_a_user_is);
     suite_add_tcase(suite, making);
     return suite;
