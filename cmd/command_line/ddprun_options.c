@@ -240,7 +240,7 @@ static const struct option table[] = {
      "try a host that has failed again after MIN, twice as long after each further failure, at "
      "most MAX",
      parse_cooldown, FIELD(cooldown), 0, 24 * HOURS_MS},
-    {"leash", 0, NULL, NULL, NULL, HOSTS,
+    {"leash", 0, NULL, NULL, NULL, NULL,
      "what ddprun gives to the ddprun that it starts on each host: read the token, variables and "
      "signals from standard input, end the job when that ends",
      option_switch, FIELD(leash), 0, 0},
@@ -517,13 +517,23 @@ enum voice ddprun_options_voice(const struct ddprun_options *options)
     return options->verbose ? VOICE_VERBOSE : options->quiet ? VOICE_QUIET : VOICE_NORMAL;
 }
 
+/* Its own options have the names of ours. */
+static bool is_launcher(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+    const char *name = slash != NULL ? slash + 1 : program;
+    return strcmp(name, "ddprun") == 0 || strcmp(name, "torchrun") == 0;
+}
+
 const char *ddprun_options_misplaced(char *const *operands)
 {
     static const char *const groups[] = {JOB, MEETING, RESTART};
-    for (size_t i = 1; operands[0] != NULL && operands[i] != NULL && strcmp(operands[i], "--") != 0;
-         i++) {
+    if (operands[0] == NULL || is_launcher(operands[0]))
+        return NULL;
+    for (size_t i = 1; operands[i] != NULL && strcmp(operands[i], "--") != 0; i++) {
         const struct option *option = options_find(&ddprun_option_table, operands[i]);
-        for (size_t j = 0; option != NULL && j < sizeof groups / sizeof *groups; j++)
+        bool listed = option != NULL && option_is_listed(option);
+        for (size_t j = 0; listed && j < sizeof groups / sizeof *groups; j++)
             if (strcmp(option->group, groups[j]) == 0)
                 return operands[i];
     }

@@ -41,7 +41,7 @@ static void each_option(const struct option_table *table, print_option_fn *print
                         const char *context, FILE *out)
 {
     for (size_t i = 0; i < table->count; i++)
-        if (table->options[i].parse != NULL)
+        if (option_is_listed(&table->options[i]))
             print(&table->options[i], context, out);
 }
 

@@ -388,7 +388,7 @@ static void print_grouped(const struct option_table *table, const char *heading,
     const char *group = NULL;
     for (size_t i = 0; i < table->count; i++) {
         const struct option *option = &table->options[i];
-        if (option->parse == NULL)
+        if (!option_is_listed(option))
             continue;
         if (group == NULL || strcmp(group, option->group) != 0) {
             group = option->group;

@@ -29,7 +29,7 @@ struct option {
     const char *env;      /* variables for its default, separated by blanks; the first that is
                              set wins; NULL = none */
     const char *standard; /* default, as shown in --help; NULL = none */
-    const char *group;    /* heading in --help */
+    const char *group;    /* heading in --help; NULL = only programs give it */
     const char *help;     /* what it does; if refused: why, and what to do instead */
     option_parse parse;   /* NULL = known, but refused */
     size_t offset;        /* of its field in the configuration */
@@ -66,6 +66,12 @@ struct option_table {
 static inline bool option_given(const char *text)
 {
     return text != NULL && *text != '\0';
+}
+
+/* Whether people may give it, and so --help, the man page and completions have it. */
+static inline bool option_is_listed(const struct option *option)
+{
+    return option->parse != NULL && option->group != NULL;
 }
 
 /* Parsers of const char *, bool, uint32_t, uint64_t, a uint64_t of bytes (with a unit such as K),

@@ -79,13 +79,15 @@ static void print_environment(const struct plan *plan)
         size_t len = strcspn(*entry, "=");
         if (is_inherited(*entry))
             continue;
-        bool later = (*entry)[len + 1] == '\0' || strcmp(*entry, "MASTER_PORT=0") == 0;
+        bool later = (*entry)[len + 1] == '\0' || strcmp(*entry, "MASTER_PORT=0") == 0 ||
+                     strncmp(*entry, "PMI_FD=", 7) == 0;
         print_row(first ? "environment" : "", "%.*s=%s", (int)len, *entry,
                   later                    ? "(chosen at the start)"
                   : is_secret(*entry, len) ? "..."
                                            : *entry + len + 1);
         first = false;
     }
+    print_row("", "and, at the start, what only then is known: addresses, keys and ports");
     worker_env_free(envp);
 }
 

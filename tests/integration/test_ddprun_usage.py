@@ -102,7 +102,8 @@ class Spellings(DdprunCase):
         job = self.run_job(*words, 'touch', 'it ran', env={'PET_MAX_RESTARTS': 3, 'PLAIN': 'x'})
         self.assertEqual((job.code, job.err), (0, 'ddprun: nothing is started (--dry-run)\n'))
         for text in ("touch 'it ran'\n", '--nproc-per-node=2  (command line)\n', '--max-restarts=3  (PET_MAX_RESTARTS)\n',
-                     'WORLD_SIZE=2\n', 'TORCHELASTIC_MAX_RESTARTS=3\n', 'MASTER_PORT=(chosen at the start)\n'):
+                     'WORLD_SIZE=2\n', 'TORCHELASTIC_MAX_RESTARTS=3\n', 'MASTER_PORT=(chosen at the start)\n',
+                     'PMI_FD=(chosen at the start)\n'):
             self.assertIn(text, job.out)
         self.assertNotIn('PLAIN', job.out) # it is inherited
         self.assertEqual([path.name for path in self.folder.iterdir()], ['tmp'])
@@ -258,7 +259,9 @@ class Programs(DdprunCase):
             word = next(word for word in words if word.startswith('--'))
             self.assertEqual((job.code, job.err), (0, f"ddprun: '{word}' comes after the program 'true' and is passed to it; "
                                                       'an option of ddprun comes before the program\n'))
-        self.assertEqual(self.run_job('true', '--log-dir=x', '--help', '--nproc', '--', 'nnodes').err, '')
+        for words in (['true', '--log-dir=x', '--help', '--nproc', '--', 'nnodes'], ['true', '--leash'],
+                      [DDPRUN, '--nproc-per-node=2', 'true']):
+            self.assertEqual(self.run_job(*words).err, '')
 
     def test_what_python_runs_without_its_suffix(self):
         text = 'import sys\nprint(*sys.argv)\n'
