@@ -33,6 +33,7 @@ enum {
     LEAVE_MS = 2000,     /* for the server to learn that this node leaves */
     TRY_AGAIN_MS = 1000, /* from one attempt to listen at a busy port to the next */
     LONG_WAIT_MS = 5000, /* until what may keep the nodes apart is said */
+    LINGER_MS = 1000,    /* until it is said that other nodes stay; at the end of a job none does */
 };
 
 /* ---- hosting the store ---- */
@@ -597,6 +598,8 @@ void multi_node_leave(struct multi_node *node)
 static void on_closed(void *ctx)
 {
     struct multi_node *node = ctx;
+    if (node->loop != NULL && !uv_is_closing((uv_handle_t *)&node->long_wait))
+        uv_close((uv_handle_t *)&node->long_wait, NULL);
     node->closed(node->ctx);
 }
 
@@ -604,6 +607,7 @@ static void close_server(struct multi_node *node)
 {
     struct ddpi_server *server = node->server;
     node->server = NULL;
+    uv_timer_stop(&node->long_wait);
     if (server != NULL)
         ddpi_server_close(server, on_closed, node);
 }
@@ -613,8 +617,9 @@ static void on_idle(void *ctx)
     close_server(ctx);
 }
 
-static void tell_lingering(const struct multi_node *node)
+static void on_lingering(uv_timer_t *timer)
 {
+    const struct multi_node *node = timer->data;
     uint64_t others = ddpi_server_stats(node->server).members;
     const char *job = ddpi_server_other_job(node->server, node->config->job);
     if (others > 0 && job != NULL)
@@ -638,8 +643,8 @@ static void on_round_closed(void *ctx)
         on_closed(node);
         return;
     }
-    tell_lingering(node);
     node->lingering = true;
+    uv_timer_start(&node->long_wait, on_lingering, LINGER_MS, 0);
     ddpi_server_when_idle(node->server, on_idle, node);
 }
 
@@ -665,7 +670,6 @@ void multi_node_close(struct multi_node *node, void (*closed)(void *ctx), void *
     node->ctx = ctx;
     if (node->loop != NULL && !uv_is_closing((uv_handle_t *)&node->try_again)) {
         uv_close((uv_handle_t *)&node->try_again, NULL);
-        uv_close((uv_handle_t *)&node->long_wait, NULL);
         if (node->keeper.type == UV_POLL) /* it was made */
             uv_close((uv_handle_t *)&node->keeper, NULL);
     }

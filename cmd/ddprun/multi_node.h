@@ -57,7 +57,7 @@ struct multi_node {
     bool everywhere;                  /* this node would host the store on all addresses */
     char busy_host[DDPI_HOST_MAX];    /* this node's, whose port another program has; "": none */
     uv_timer_t try_again;             /* to listen at @busy_host, until there is a connection */
-    uv_timer_t long_wait;             /* until what may keep the nodes apart is said */
+    uv_timer_t long_wait;             /* until a reason to wait is said */
     uv_poll_t keeper;                 /* the socket at which the keeper says that it is ready */
     bool begun;                       /* the look-up, or joining */
     bool connected;

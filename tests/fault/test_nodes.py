@@ -821,8 +821,9 @@ class Hosts(Wired):
         before = job.start_all(*FIVE)
         job.agents['n1'].signal(signal.SIGTERM)
         job.running(*FIVE[1:], after=before.number)
+        job.agents['n1'].read_until('this node hosts the store and waits for the other nodes (4) to leave', 1)
         job.end(*FIVE[1:])
-        job.expect('n1', 143, 'this node hosts the store and waits for the other nodes (4) to leave')
+        job.expect('n1', 143)
 
 
 if __name__ == '__main__':
