@@ -95,6 +95,9 @@ static const struct {
     int signal;
     const char *meaning, *confirm, *remedy, *requeue;
 } signals[] = {
+    {SIGHUP, "SIGHUP ended the job: its terminal or ssh session was closed",
+     "a program that ended by sys.exit(-1) would have given 255",
+     "start it under tmux, nohup or a scheduler", "as you like"},
     {SIGINT, "Ctrl-C ended the job, or its launcher got SIGINT",
      "on the other nodes 130 means that one was ended so",
      "nothing if it was intended; otherwise start the job again", "as you like"},

@@ -140,6 +140,12 @@ static bool has_bench_options(const struct ddpctl_bench_options *bench)
 static ddp_status check_words(const struct action *action, const struct ddpctl_call *call,
                               struct ddp_error *err)
 {
+    for (size_t i = action->max; i < call->nwords; i++)
+        if (options_find(&ddpctl_store_table, call->words[i]) != NULL)
+            return ddpi_error_set(err, DDP_E_INVALID,
+                                  "options come before the words of 'ddpctl store %s': put '%.64s' "
+                                  "before '%.64s'",
+                                  action->name, call->words[i], call->words[0]);
     if (call->nwords < action->min || call->nwords > action->max)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "usage: 'ddpctl store %s%s%s', but %zu word%s given; options come "

@@ -339,8 +339,9 @@ static void give_up(struct member *member, uint64_t now_ms)
         enter_over(member, EXIT_TRY_AGAIN, why);
     } else if (!heard_within(member, member->lease_ms, now_ms)) {
         snprintf(why, sizeof why,
-                 "the store could not be reached for %.0f s (--join-timeout)%s%.180s", seconds,
-                 member->disconnected_why[0] != '\0' ? ": " : "", member->disconnected_why);
+                 "the store could not be reached for %.0f s (--join-timeout): %.180s", seconds,
+                 member->disconnected_why[0] != '\0' ? member->disconnected_why
+                                                     : "it does not answer");
         enter_over(member, EXIT_UNREACHABLE, why);
     } else {
         snprintf(why, sizeof why, "no seat in the job after %.0f s (--join-timeout): %.160s",

@@ -110,6 +110,7 @@ void ddpi_rounds_say_loop(const struct ddpi_rounds *rounds, char *text, const ch
         (void)snprintf(who, sizeof who, "workers on node %s", rounds->root.node);
     if (pattern != ROUND_SAME_NODE)
         (void)snprintf(code, sizeof code, " with exit code %d", (int)failure->exit_code);
+    double longest_s = streak->longest_ms < 100 ? 0.1 : (double)streak->longest_ms / 1000;
     ddpi_rounds_say(text, "%s failed %u times in a row%s, each time within %.3g s of the start: %s",
-                    who, streak->times, code, (double)streak->longest_ms / 1000, what_follows);
+                    who, streak->times, code, longest_s, what_follows);
 }

@@ -324,6 +324,7 @@ class CommandLine(WithStore):
 
     def test_usage(self):
         for words, text in ((['get'], 'store get KEY'), (['get', 'a', 'b'], '2 words were given; options come before'),
+                            (['get', 'a', '--endpoint=x:1'], "put '--endpoint=x:1' before 'a'"),
                             (['set', 'a'], 'set KEY VALUE'), (['delete'], 'KEY...'),
                             (['stats', 'x'], "'ddpctl store stats'"), (['put', 'a'], "'put'"),
                             ([], "an action is missing after 'ddpctl store'"), (['--jsn', 'list'], "'--json'"),

@@ -41,6 +41,7 @@ class Explain(unittest.TestCase):
         self.assertEqual(done.stdout, explain('-9').stdout)
         self.assertIn('A worker may exit with 75 too', explain(75).stdout)
         self.assertIn('sys.exit(-1)', explain(255).stdout)
+        self.assertIn('would have given 255', explain('-1').stdout)
         self.assertIn('200: the worker that failed first exited with this code', explain(200).stdout)
 
     def test_what_is_no_code(self):
