@@ -136,6 +136,7 @@ class Wheel(DdprunCase):
         self.assertRegex(self.wheel.name, r'^ddprun-[\d.]+-py3-none-linux_\w+\.whl$')
         for path in ('man/man1/ddprun.1', 'man/man8/ddprund.8', 'bash-completion/completions/ddpctl'):
             self.assertTrue((self.bin.parent / 'share' / path).exists(), path)
+        self.assertRegex(run(self.bin / 'python', '-m', 'ddprun', '--version', env=self.env).stdout, r'\Addprun \d')
         Installed(self, self.bin, self.env).try_all()
 
     def test_it_needs_no_libraries_of_others(self):

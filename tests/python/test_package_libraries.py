@@ -16,6 +16,13 @@ from ddprun import sentences
 
 LIBRARIES = os.environ['DDPRUN_LIBRARY_PATH']
 PACKAGE = Path(ddprun.__file__).parent
+# python -m ddprun, where no program is installed beside this Python.
+MODULE = '''
+import runpy, sysconfig
+sysconfig.get_path = lambda name: '/nowhere'
+runpy.run_module('ddprun', run_name='__main__')
+'''
+
 
 
 def python(code, **env):
@@ -40,6 +47,16 @@ class Finding(unittest.TestCase):
         for text in ("[]\nset() True <class 'ddprun.errors.Timeout'>\n", "<class 'ddprun.store.Store'> True\n",
                      "module 'ddprun' has no attribute 'nothing'"):
             self.assertIn(text, done.stdout)
+
+    def test_the_launcher_as_a_module(self):
+        """That of the environment is not there, as this one has none; then PATH decides."""
+        program = self.folder / 'ddprun'
+        program.write_text('#!/bin/sh\necho started with "$@"\n')
+        program.chmod(0o755)
+        for path, text in ((self.folder, 'started with -h x\n'), ('/nowhere', 'and none in PATH: install ddprun')):
+            words = [sys.executable, '-c', MODULE, '-h', 'x']
+            done = subprocess.run(words, env={**os.environ, 'PATH': f'{path}'}, capture_output=True, text=True, check=False)
+            self.assertIn(text, done.stdout + done.stderr)
 
     def test_no_library(self):
         done = python('import ddprun; ddprun.Communicator()', DDPRUN_LIBRARY_PATH='', LD_LIBRARY_PATH='')
