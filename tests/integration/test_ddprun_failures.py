@@ -305,6 +305,15 @@ class OutOfMemory(DdprunCase):
         job.wait_gone()
         self.assertIn("rank 1 failed first: killed by the kernel's out-of-memory killer (SIGKILL)", job.err)
 
+    def test_of_a_child(self):
+        """The worker itself ends with a code that says nothing."""
+        group = MemoryGroup(self)
+        job = self.start('--nproc-per-node=2', *only_rank(1, '(exec tail /dev/zero) || exit 7'), preexec_fn=group.enter)
+        self.assertEqual(job.wait(), 7, job.err)
+        job.wait_gone()
+        self.assertIn('rank 1 failed first: exit code 7', job.err)
+        self.assertIn("the kernel's out-of-memory killer", job.err)
+
     def test_another_kill_is_not(self):
         self.assertNotIn('memory', self.run_job('sh', '-c', 'kill -9 $$$$').err)
 

@@ -52,6 +52,18 @@ class Ranks(DdprunCase):
         self.assertIn('rank 0 failed first: killed by SIGKILL', job.err)
         self.assertNotIn('has left MPI', job.err)
 
+    def test_nobody_else_pays_for_pmix(self):
+        """Its server and its library come with the first rank that connects."""
+        script = self.write('look.py', """import os, pathlib
+agent = pathlib.Path(f'/proc/{os.getppid()}')
+children = [pid for task in agent.glob('task/*/children') for pid in task.read_text().split()]
+print(sorted({pathlib.Path(f'/proc/{pid}/comm').read_text().strip() for pid in children}))
+print('libpmix' in (agent / 'maps').read_text())
+""")
+        job = self.run_job('--no-prefix', script)
+        self.assert_succeeded(job)
+        self.assertRegex(job.out, r"\A\['python[\d.]*'\]\nFalse\n\Z")
+
 
 if __name__ == '__main__':
     unittest.main()

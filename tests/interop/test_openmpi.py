@@ -165,6 +165,17 @@ class Mpi5(DdprunCase):
         self.assertEqual(job.code, 0, job.err)
         self.assertEqual(job.out.split().count('refused'), 3)
         self.assertIn('has called MPI_Comm_spawn, which ddprun does not serve', job.err)
+        job = self.run_calls('mpich', 'spawn')
+        self.assertEqual((job.code, job.out.split().count('refused')), (0, 3), job.err)
+
+    def test_without_a_server(self):
+        alone = self.folder / 'alone'
+        alone.mkdir()
+        shutil.copy(DDPRUN, alone / 'ddprun')
+        job = self.run_calls('openmpi', program=str(alone / 'ddprun'))
+        self.assertEqual(job.code, 78, job.err)
+        self.assertIn('MPI programs of Open MPI cannot be served: ', job.err)
+        self.assertNotIn('rank 0 of 1', job.out)
 
     def test_after_a_rank_was_killed(self):
         names = self.folder / 'names'

@@ -125,6 +125,13 @@ class LintTest(unittest.TestCase):
         self.expect('documents', 'README.md:17', 'docs/a.md:3', 'tests/unit/test_a.py:4', 'tests/integration/documents.txt:2',
                     'tests/integration/documents.txt:4', 'tests/integration/documents.txt:5')
 
+    def test_versions(self):
+        self.write('meson.build', "project('x',", "  version: '1.2.3',")
+        self.write('debian/changelog', 'x (1.2.3) unstable')
+        self.write('CHANGELOG.md', '# Changes', '', '## 1.2.2 (2031-05-06)')
+        self.write('python/ddprun/version.py', 'VERSION = None')
+        self.expect('versions', 'CHANGELOG.md:3', 'python/ddprun/version.py:1')
+
     def test_pictures(self):
         self.write('docs/benchmarks/rendezvous.json',
                    '{"benchmark": "run", "date": "2031-05-06", "commit": "abc1234", "machine": "Z80", "versions": "1"}',
