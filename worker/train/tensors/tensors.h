@@ -90,6 +90,13 @@ ddp_status ddpi_tensors_carry_out(struct ddp_tensors *tensors,
 void ddpi_tensor_finish(struct ddp_tensor *tensor, ddp_status status,
                         const struct ddp_error *reason);
 
+/* ---- what may be enqueued (tensor_check.c) ---- */
+
+/* Write what @op asks for to @request. With the lock held. DDP_E_INVALID: it asks for what there is
+ * not; the error names the tensor. */
+ddp_status ddpi_tensor_check(const struct ddp_tensors *tensors, const struct ddp_tensor_op *op,
+                             struct ddpi_tensor_request *request, struct ddp_error *err);
+
 /* ---- where the buffers of a tensor lie: in host memory, or on a GPU (tensor_place.c) ---- */
 
 /* All tensors of an object that are on a GPU are on the same one, in one context. Their operations
