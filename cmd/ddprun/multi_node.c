@@ -1,14 +1,9 @@
 /*
- * multi_node.c - hosts the store if this node should, joins the job there, and passes on what the
- * store's server says. Owns the server and the client.
+ * multi_node.c - joins a job of several nodes at its store, which this process may host
+ * (store_host.h), and passes on what the store's server says. Owns the client.
  *
- * Names do not decide which node hosts the store: each node that has the endpoint's address tries
- * to bind it. It becomes a client like all others if the address is taken, or if a ddprund that is
- * down for now has left a mark there (endpoint_mark.h). A thread of libuv looks the address up, as
- * a resolver may take long: meanwhile the loop serves signals and the deadline.
- *
- * On Debian the own name of a machine is 127.0.1.1 on itself, and its address on all others: a node
- * that meets the others at its own name listens on all addresses.
+ * A thread of libuv looks the endpoint's address up, as a resolver may take long: meanwhile the
+ * loop serves signals and the deadline.
  */
 #include "multi_node.h"
 
@@ -19,187 +14,16 @@
 #include "replicate.h"
 #include "round_names.h"
 #include "store_trouble.h"
-#include "token_file.h"
 
-#include <errno.h>
-#include <ifaddrs.h>
 #include <inttypes.h>
-#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     LEAVE_MS = 2000,     /* for the server to learn that this node leaves */
-    TRY_AGAIN_MS = 1000, /* from one attempt to listen at a busy port to the next */
     LONG_WAIT_MS = 5000, /* until what may keep the nodes apart is said */
     LINGER_MS = 1000,    /* until it is said that other nodes stay; at the end of a job none does */
 };
-
-/* ---- hosting the store ---- */
-
-static uint32_t most_nodes(const struct multi_node *node)
-{
-    return node->membership->member.says.terms.max_nodes;
-}
-
-/* @infos: of the endpoint's host. */
-static void choose_address(struct multi_node *node, const struct addrinfo *infos)
-{
-    char own_name[DDPI_HOST_MAX] = "";
-    struct ifaddrs *interfaces = NULL;
-    (void)gethostname(own_name, sizeof own_name - 1);
-    (void)getifaddrs(&interfaces);
-    node->address = store_address_choose(node->config->endpoint.host, own_name, infos, interfaces);
-    if (interfaces != NULL)
-        freeifaddrs(interfaces);
-    node->everywhere =
-        node->address.is_loopback && node->address.is_own_name && most_nodes(node) > 1;
-}
-
-static const char *listening_host(const struct multi_node *node)
-{
-    return node->everywhere ? "0.0.0.0" : node->address.host;
-}
-
-/* The user's own token is created if it does not exist; a file that was named must exist. */
-static ddp_status give_token(struct multi_node *node, struct ddp_error *err)
-{
-    const struct multi_node_config *config = node->config;
-    struct ddpi_credential token = {0};
-    if (config->token_file == NULL)
-        return ddpi_error_set(
-            err, DDP_E_DENIED,
-            "nodes must authenticate to the store at %s with a token, and there is no HOME to keep "
-            "one; name a file by --token-file, or give --no-auth",
-            config->store);
-    bool had_one = access(config->token_file, F_OK) == 0;
-    ddp_status status = config->token_named ? ddpi_token_read(config->token_file, &token, err)
-                                            : ddpi_token_obtain(config->token_file, &token, err);
-    if (status == DDP_OK && !had_one && !config->is_loopback)
-        membership_note(node->membership, "token made in %s; copy it to every other node",
-                        config->token_file);
-    if (status == DDP_OK)
-        status = ddpi_server_set_token(node->server, &token, err);
-    ddpi_wipe(&token, sizeof token);
-    return status;
-}
-
-/* Other clients of this user have the same token and expect the store to prove it. A token that
- * cannot be read is an error only if it was named, or if its file is not safe to use. */
-static ddp_status give_token_if_any(struct multi_node *node, struct ddp_error *err)
-{
-    const struct multi_node_config *config = node->config;
-    if (config->token_file == NULL)
-        return DDP_OK;
-    ddp_status status = give_token(node, err);
-    bool needed = config->token_named || status == DDP_E_DENIED || status == DDP_E_INVALID;
-    return needed ? status : DDP_OK;
-}
-
-/* Create the user's own token if the server refuses to listen without one. */
-static ddp_status listen_at(struct multi_node *node, const char *host, struct ddp_error *err)
-{
-    const struct multi_node_config *config = node->config;
-    uint16_t port = config->endpoint.port;
-    ddp_status status = give_token_if_any(node, err);
-    if (status == DDP_OK)
-        status = ddpi_server_listen(node->server, host, port, NULL, err);
-    if (status != DDP_E_DENIED || config->token_named)
-        return status;
-    status = give_token(node, err);
-    return status == DDP_OK ? ddpi_server_listen(node->server, host, port, NULL, err) : status;
-}
-
-/* IPv6, too, where this machine has it. */
-static ddp_status listen_everywhere(struct multi_node *node, struct ddp_error *err)
-{
-    ddp_status status = listen_at(node, "0.0.0.0", err);
-    if (status != DDP_OK)
-        return status;
-    status = listen_at(node, "::", err);
-    if (status != DDP_OK && err->sys_errno == EADDRINUSE)
-        return status;
-    membership_note(node->membership,
-                    "the name '%s' is %s here, which no other machine can reach: this node hosts "
-                    "the store on all of its addresses, port %u; with an address instead of the "
-                    "name in --rdzv-endpoint it listens on that alone",
-                    node->config->endpoint.host, node->address.host, node->config->endpoint.port);
-    return DDP_OK;
-}
-
-void multi_node_on_log(void *ctx, enum ddpi_log_level level, const char *line)
-{
-    (void)level;
-    membership_say(ctx, "the store: %s", line);
-}
-
-/* At a busy port there may be the store of another node of this machine: the client finds out. */
-static ddp_status serve(struct multi_node *node, struct ddp_error *err)
-{
-    const struct multi_node_config *config = node->config;
-    const struct ddpi_server_options options = {.auth = config->auth,
-                                                .trust_local_users = config->trust_local_users,
-                                                .tls = config->tls,
-                                                .log = &node->log};
-    node->log = (struct ddpi_log){multi_node_on_log, node->membership, DDPI_LOG_WARN};
-    ddp_status status = ddpi_server_create_unbound(node->loop, &options, &node->server, err);
-    if (status != DDP_OK)
-        return status;
-    if (config->is_master)
-        ddpi_server_set_tcpstore_job(node->server, config->job);
-    status =
-        ddpi_server_show(node->server, DDPI_STORE_JOB_KEY, config->job, strlen(config->job), err);
-    if (status == DDP_OK)
-        status = node->everywhere ? listen_everywhere(node, err)
-                                  : listen_at(node, node->address.host, err);
-    if (status == DDP_OK)
-        return DDP_OK;
-    ddpi_server_close(node->server, NULL, NULL);
-    node->server = NULL;
-    if (err->sys_errno != EADDRINUSE || config->is_host >= 0)
-        return status;
-    snprintf(node->busy_host, sizeof node->busy_host, "%s", listening_host(node));
-    return DDP_OK;
-}
-
-/* A name that does not resolve yet is not this machine's: the client retries. */
-static ddp_status host_store(struct multi_node *node, const struct addrinfo *infos,
-                             struct ddp_error *err)
-{
-    const struct multi_node_config *config = node->config;
-    choose_address(node, infos);
-    if (config->is_host < 0 && !node->address.ours)
-        return DDP_OK;
-    if (node->address.host[0] == '\0')
-        return ddpi_error_set(err, DDP_E_UNREACHABLE,
-                              "this node must host the store (is_host), and the name '%s' has no "
-                              "address; give an address of this machine",
-                              config->endpoint.host);
-    if (config->is_host < 0 &&
-        endpoint_mark_find(listening_host(node), config->endpoint.port, node->mark))
-        return DDP_OK;
-    node->mark[0] = '\0';
-    return serve(node, err);
-}
-
-/* No store answers at the port that was busy. */
-static void on_try_again(uv_timer_t *timer)
-{
-    struct multi_node *node = timer->data;
-    struct ddp_error err;
-    node->busy_host[0] = '\0';
-    if (serve(node, &err) != DDP_OK)
-        membership_leave(node->membership, EXIT_CONFIG, err.msg);
-    if (node->busy_host[0] == '\0')
-        uv_timer_stop(timer);
-}
-
-static void stop_trying(struct multi_node *node)
-{
-    node->busy_host[0] = '\0';
-    uv_timer_stop(&node->try_again);
-}
 
 /* ---- what may keep the nodes apart ---- */
 
@@ -207,16 +31,17 @@ static void stop_trying(struct multi_node *node)
 static bool is_cut_off(const struct multi_node *node)
 {
     const struct ddp_round_seat *seat = &node->membership->member.seat;
-    bool is_loopback =
-        node->config->is_loopback || (node->address.is_loopback && !node->address.is_own_name);
-    return is_loopback && seat->nodes < most_nodes(node) && !seat->spare;
+    bool is_loopback = node->config->is_loopback ||
+                       (node->host.address.is_loopback && !node->host.address.is_own_name);
+    return is_loopback && seat->nodes < node->membership->member.says.terms.max_nodes &&
+           !seat->spare;
 }
 
 /* There has been no store, and this node does not have the address to host it. */
 static bool has_no_host(const struct multi_node *node)
 {
-    return !node->reached && node->config->is_host < 0 && !node->address.ours &&
-           node->address.host[0] != '\0';
+    return !node->reached && node->config->is_host < 0 && !node->host.address.ours &&
+           node->host.address.host[0] != '\0';
 }
 
 /* ---- messages of the store ---- */
@@ -320,7 +145,7 @@ static void on_connected(struct multi_node *node)
                                               .key = DDPI_STORE_JOB_KEY};
     if (keys != NULL) /* workers authenticate to that store with keys made for it */
         keys->wanted = ddpi_store_uv_met(ddpi_round_store(node->round), &keys->store);
-    if (node->server == NULL) /* it may be the one of another job */
+    if (node->host.server == NULL) /* it may be the one of another job */
         (void)!ddp_store_uv_submit(ddpi_round_store(node->round), &get_job, on_store_job, node,
                                    NULL, NULL);
     follow_keepers(node);
@@ -331,7 +156,7 @@ static void on_connected(struct multi_node *node)
     if (node->told)
         membership_note(node->membership, "connected to the store at %s again",
                         node->config->store);
-    stop_trying(node);
+    store_host_stop_trying(&node->host);
     node->reached = node->connected = true;
     node->told = false;
 }
@@ -347,23 +172,23 @@ static void tell_lost(struct multi_node *node, const char *why)
                        "that store was the one of job '%s', which may be over; start a ddprund for "
                        "jobs that share a store",
                        node->host_job);
-    if (node->mark[0] != '\0')
+    if (node->host.mark[0] != '\0')
         membership_say(node->membership,
                        "the mark %s says that this endpoint is a ddprund's: start it again, choose "
                        "another port, or host the store on this node with --rdzv-conf=is_host=true",
-                       node->mark);
-    if (node->busy_host[0] != '\0')
+                       node->host.mark);
+    if (node->host.busy_host[0] != '\0')
         membership_say(node->membership,
                        "this node would host the store, but another program has port %u of %s; it "
                        "takes the port when it is free",
-                       node->config->endpoint.port, node->busy_host);
+                       node->config->endpoint.port, node->host.busy_host);
 }
 
 static void on_long_wait(uv_timer_t *timer)
 {
     struct multi_node *node = timer->data;
     const struct multi_node_config *config = node->config;
-    const char *name = config->endpoint.host, *host = node->address.host;
+    const char *name = config->endpoint.host, *host = node->host.address.host;
     bool is_name = host[0] != '\0' && strcmp(name, host) != 0;
     if (config->is_replicated && !node->connected && !node->told) {
         tell_lost(node, node->early_why);
@@ -408,8 +233,7 @@ static void on_state(void *ctx, enum ddp_store_uv_state state, const char *why)
     else if (!node->told)
         tell_lost(node, why);
     membership_disconnected(node->membership, why);
-    if (node->busy_host[0] != '\0')
-        uv_timer_start(&node->try_again, on_try_again, TRY_AGAIN_MS, TRY_AGAIN_MS);
+    store_host_keep_trying(&node->host);
     node->told = !is_early(node);
     node->connected = false;
 }
@@ -468,7 +292,7 @@ static void on_looked_up(uv_getaddrinfo_t *request, int uv_status, struct addrin
         return;
     }
     node->lookup = NULL;
-    ddp_status status = host_store(node, infos, &err);
+    ddp_status status = store_host_open(&node->host, infos, &err);
     uv_freeaddrinfo(infos);
     if (status == DDP_OK)
         status = join(node, &err);
@@ -553,9 +377,9 @@ ddp_status multi_node_open(struct multi_node *node, uv_loop_t *loop,
     node->membership = membership;
     node->guard = guard;
     node->loop = loop;
-    uv_timer_init(loop, &node->try_again);
+    store_host_init(&node->host, loop, config, membership);
     uv_timer_init(loop, &node->long_wait);
-    node->try_again.data = node->long_wait.data = node->keeper.data = node;
+    node->long_wait.data = node->keeper.data = node;
     return keeper == 0 ? begin(node, err) : await_keeper(node, keeper, err);
 }
 
@@ -586,7 +410,7 @@ static void on_left(void *ctx)
 void multi_node_leave(struct multi_node *node)
 {
     give_up_lookup(node);
-    stop_trying(node);
+    store_host_stop_trying(&node->host);
     uv_timer_stop(&node->long_wait);
     stop_cluster(node);
     if (node->round != NULL)
@@ -605,11 +429,8 @@ static void on_closed(void *ctx)
 
 static void close_server(struct multi_node *node)
 {
-    struct ddpi_server *server = node->server;
-    node->server = NULL;
     uv_timer_stop(&node->long_wait);
-    if (server != NULL)
-        ddpi_server_close(server, on_closed, node);
+    store_host_close(&node->host, on_closed, node);
 }
 
 static void on_idle(void *ctx)
@@ -620,8 +441,8 @@ static void on_idle(void *ctx)
 static void on_lingering(uv_timer_t *timer)
 {
     const struct multi_node *node = timer->data;
-    uint64_t others = ddpi_server_stats(node->server).members;
-    const char *job = ddpi_server_other_job(node->server, node->config->job);
+    uint64_t others = ddpi_server_stats(node->host.server).members;
+    const char *job = ddpi_server_other_job(node->host.server, node->config->job);
     if (others > 0 && job != NULL)
         membership_note(node->membership,
                         "this node hosts the store and waits for the other nodes (%" PRIu64
@@ -639,13 +460,13 @@ static void on_lingering(uv_timer_t *timer)
 static void on_round_closed(void *ctx)
 {
     struct multi_node *node = ctx;
-    if (node->server == NULL) {
+    if (node->host.server == NULL) {
         on_closed(node);
         return;
     }
     node->lingering = true;
     uv_timer_start(&node->long_wait, on_lingering, LINGER_MS, 0);
-    ddpi_server_when_idle(node->server, on_idle, node);
+    ddpi_server_when_idle(node->host.server, on_idle, node);
 }
 
 void multi_node_hurry(struct multi_node *node)
@@ -668,8 +489,8 @@ void multi_node_close(struct multi_node *node, void (*closed)(void *ctx), void *
 {
     node->closed = closed;
     node->ctx = ctx;
-    if (node->loop != NULL && !uv_is_closing((uv_handle_t *)&node->try_again)) {
-        uv_close((uv_handle_t *)&node->try_again, NULL);
+    if (node->loop != NULL && !uv_is_closing((uv_handle_t *)&node->host.try_again)) {
+        uv_close((uv_handle_t *)&node->host.try_again, NULL);
         if (node->keeper.type == UV_POLL) /* it was made */
             uv_close((uv_handle_t *)&node->keeper, NULL);
     }

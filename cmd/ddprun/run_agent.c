@@ -198,7 +198,7 @@ static ddp_status create_store(struct plan *plan, struct run *run, struct ddp_er
                                                 .rounds_ctx = run,
                                                 .vouches = true,
                                                 .log = &run->log};
-    run->log = (struct ddpi_log){multi_node_on_log, &run->membership, DDPI_LOG_WARN};
+    run->log = (struct ddpi_log){store_host_on_log, &run->membership, DDPI_LOG_WARN};
     if (status == DDP_OK)
         status = ddpi_server_create(&run->loop, &options, &run->server, err);
     ddpi_wipe(&token, sizeof token);

@@ -5,7 +5,7 @@
 #ifndef CMD_STORE_TROUBLE_H
 #define CMD_STORE_TROUBLE_H
 
-#include "multi_node.h"
+#include "store_host.h"
 
 enum { STORE_TROUBLE_TEXT = 8192 };
 

@@ -821,7 +821,7 @@ class Hosts(Wired):
         before = job.start_all(*FIVE)
         job.agents['n1'].signal(signal.SIGTERM)
         job.running(*FIVE[1:], after=before.number)
-        job.agents['n1'].read_until('this node hosts the store and waits for the other nodes (4) to leave', 1)
+        job.agents['n1'].read_until('this node hosts the store and waits for the other nodes (4) to leave')
         job.end(*FIVE[1:])
         job.expect('n1', 143)
 
