@@ -5,6 +5,7 @@
 #include "pmi_node.h"
 
 #include "mem.h"
+#include "parse.h"
 #include "pmi_node_exchange.h"
 #include "pmi_words.h"
 
@@ -162,17 +163,50 @@ static const struct {
     {"lookup_name", on_lookup},
 };
 
-/* MPI_Comm_spawn: refused, as the ranks of a job are fixed at its start. */
+/* The number in a line "NAME=NUMBER"; 0: it is another line. */
+static uint32_t number_of(const struct line *line, const char *name)
+{
+    char digits[16];
+    size_t len = strlen(name);
+    int64_t number;
+    if (line->len <= len || line->len - len >= sizeof digits || memcmp(line->text, name, len) != 0)
+        return 0;
+    snprintf(digits, sizeof digits, "%.*s", (int)(line->len - len), line->text + len);
+    return ddpi_parse_int(digits, 1, INT32_MAX, &number, NULL) == DDP_OK ? (uint32_t)number : 0;
+}
+
+static void refuse_spawn(struct pmi_node *node, uint32_t local)
+{
+    struct pmi_rank *rank = &node->ranks[local];
+    char why[200];
+    snprintf(why, sizeof why,
+             "rank %" PRIu32
+             " has called MPI_Comm_spawn, which ddprun does not serve: the ranks of "
+             "a job are fixed at its start; run the program under MPICH's mpiexec",
+             node->place.first_rank + local);
+    if (!rank->told)
+        node->hooks.say(node->hooks.ctx, why);
+    rank->told = true;
+    pmi_answer(node, local, "cmd=spawn_result rc=-1 msg=not_served_by_ddprun\n");
+}
+
+/* MPI_Comm_spawn. MPI_Comm_spawn_multiple sends such a command for each program, which says how
+ * many there are and which one it is, and reads one answer to all. */
 static bool take_command_line(struct pmi_node *node, const struct line *line)
 {
     static const char begin[] = "mcmd=", end[] = "endcmd";
     struct pmi_rank *rank = &node->ranks[line->local];
-    if (!rank->in_command &&
-        (line->len < sizeof begin - 1 || memcmp(line->text, begin, sizeof begin - 1) != 0))
+    bool begins = line->len >= sizeof begin - 1 && memcmp(line->text, begin, sizeof begin - 1) == 0;
+    if (!rank->in_command && !begins)
         return false;
-    rank->in_command = line->len != sizeof end - 1 || memcmp(line->text, end, sizeof end - 1) != 0;
     if (!rank->in_command)
-        pmi_answer(node, line->local, "cmd=spawn_result rc=-1 msg=not_served_by_ddprun\n");
+        rank->programs = rank->program = 1;
+    uint32_t programs = number_of(line, "totspawns="), program = number_of(line, "spawnssofar=");
+    rank->programs = programs > 0 ? programs : rank->programs;
+    rank->program = program > 0 ? program : rank->program;
+    rank->in_command = line->len != sizeof end - 1 || memcmp(line->text, end, sizeof end - 1) != 0;
+    if (!rank->in_command && rank->program >= rank->programs)
+        refuse_spawn(node, line->local);
     return true;
 }
 

@@ -62,6 +62,9 @@ struct pmi_rank {
     struct ddpi_sm sm;
     bool wants_mapping; /* has asked where ranks are; the answer is not known yet */
     bool in_command;    /* "mcmd=": lines follow until "endcmd" */
+    uint32_t programs;  /* how many such commands are answered as one */
+    uint32_t program;   /* which of them this is, from 1 */
+    bool told;          /* that no ranks can be spawned */
 };
 
 struct pmi_node {

@@ -56,11 +56,13 @@ def accept_and_connect():
 
 
 def spawn():
-    try:
-        MPI.COMM_SELF.Spawn('/bin/true')
-        say('spawned')
-    except MPI.Exception:
-        say('refused')
+    for call, program in (('Spawn', '/bin/true'), ('Spawn_multiple', ['/bin/true', '/bin/true'])):
+        try:
+            getattr(MPI.COMM_SELF, call)(program)
+            say('spawned')
+        except MPI.Exception:
+            say('refused')
+    WORLD.Barrier() # the answer to it is none of those
 
 
 def leave():

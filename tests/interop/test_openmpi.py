@@ -163,10 +163,11 @@ class Mpi5(DdprunCase):
     def test_what_is_refused(self):
         job = self.run_calls('openmpi', 'spawn')
         self.assertEqual(job.code, 0, job.err)
-        self.assertEqual(job.out.split().count('refused'), 3)
+        self.assertEqual(job.out.split().count('refused'), 6)
         self.assertIn('has called MPI_Comm_spawn, which ddprun does not serve', job.err)
         job = self.run_calls('mpich', 'spawn')
-        self.assertEqual((job.code, job.out.split().count('refused')), (0, 3), job.err)
+        self.assertEqual((job.code, job.out.split().count('refused')), (0, 6), job.err)
+        self.assertEqual(job.err.count('has called MPI_Comm_spawn, which ddprun does not serve'), 3)
 
     def test_without_a_server(self):
         alone = self.folder / 'alone'
