@@ -5,6 +5,7 @@
 #include "agent_impl.h"
 
 #include "clock.h"
+#include "guard.h"
 #include "reap.h"
 #include "signames.h"
 
@@ -32,7 +33,10 @@ static void leave_for_signal(struct agent *agent, int sig, enum member_stop how)
     agent->signal_ms = ddpi_monotonic_ms();
     const int *told = agent->config->told;
     const char *who = told != NULL && *told == sig ? "its launcher, by " : "";
-    snprintf(why, sizeof why, "the job was ended by %s%s", who, signame_of(sig, name));
+    if (agent->config->guard != NULL && guard_sidecar_failed(agent->config->guard))
+        snprintf(why, sizeof why, "this node leaves, as its keeper of the store cannot run");
+    else
+        snprintf(why, sizeof why, "the job was ended by %s%s", who, signame_of(sig, name));
     agent->hooks.leave(agent->hooks.ctx, 128 + sig, why, how);
 }
 

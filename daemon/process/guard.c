@@ -220,6 +220,7 @@ static void run_sidecar(struct guard *guard)
     if (!sidecar_run(&guard->sidecar, ddpi_monotonic_ms(), &err))
         guard_say("ddprun: %s\n", err.msg);
     if (guard->sidecar.state == SIDECAR_FAILED && !guard->told_agent) {
+        atomic_store(&guard->page->sidecar_failed, true);
         kill(guard->agent, SIGTERM);
         guard->told_agent = true;
     }
@@ -367,6 +368,11 @@ void guard_set_fence(const struct guard_agent *guard, uint64_t at_ms)
 void guard_keep_sidecar(const struct guard_agent *guard, uint64_t ms)
 {
     atomic_store(&guard->page->sidecar_ms, ms);
+}
+
+bool guard_sidecar_failed(const struct guard_agent *guard)
+{
+    return atomic_load(&guard->page->sidecar_failed);
 }
 
 /* Shared by guard and agent; made before the split. */

@@ -25,6 +25,7 @@
 
 #include <ddprun/status.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct cgroup;
@@ -34,6 +35,7 @@ struct spawn_request;
 struct guard_page {
     _Atomic uint64_t fence_at_ms; /* guard_set_fence() */
     _Atomic uint64_t sidecar_ms;  /* guard_keep_sidecar() */
+    atomic_bool sidecar_failed;   /* guard_sidecar_failed() */
 };
 
 struct guard_agent {
@@ -85,5 +87,8 @@ void guard_set_fence(const struct guard_agent *guard, uint64_t at_ms);
  * signal that ends programs ends it then. */
 #define GUARD_SIDECAR_STAYS UINT64_MAX
 void guard_keep_sidecar(const struct guard_agent *guard, uint64_t ms);
+
+/* In the agent: whether the sidecar cannot run here, so that SIGTERM came from the guard. */
+bool guard_sidecar_failed(const struct guard_agent *guard);
 
 #endif

@@ -387,6 +387,8 @@ class Refusals(ReplicateCase):
         self.start_with_unfit_etcd(job, 'n1')
         job.expect('n1', CONFIG, '3.6.1')
         self.assertEqual(job.agents['n1'].err.count('3.6.1'), 1)
+        self.assertIn('this node leaves, as its keeper of the store cannot run\n', job.agents['n1'].err)
+        self.assertNotIn('SIGTERM', job.agents['n1'].err)
         for node in ('n2', 'n3'):
             job.start(node)
         job.running('n2', 'n3')
