@@ -81,28 +81,33 @@ class Doctor(unittest.TestCase):
         self.assertEqual((found['port']['verdict'], found['port']['found']), ('WARN', '29400 is in use'))
         self.assertEqual(found['remote shell']['verdict'], 'WARN')
 
-    def python(self, text):
+    def python(self, text, **options):
         program = Path(self.folder.name) / 'python'
         program.write_text(text)
         program.chmod(0o700)
         self.env['PYTHON_EXEC'] = str(program)
-        return self.findings()['Python']
+        return self.findings(**options)['Python']
 
     def test_the_python_of_scripts(self):
-        """It finds a PyTorch without importing it, as this one cannot be."""
-        torch = Path(self.folder.name) / 'torch'
-        torch.mkdir()
+        """It finds a PyTorch without importing it, as this one cannot be; modules of the current folder do not count."""
+        around, torch = Path(self.folder.name) / 'around', Path(self.folder.name) / 'torch'
+        for folder in (around, torch):
+            folder.mkdir()
+        (around / 'json.py').write_text('raise SystemExit')
         (torch / '__init__.py').write_text('raise ImportError("nobody imports it")\n')
-        (torch / 'version.py').write_text("__version__ = '9.8.7'\ncuda = '12.4'\n")
         self.env['PYTHONPATH'] = self.folder.name
-        found = self.python(f'#!/bin/sh\nexec {sys.executable} "$@"\n')['found']
-        self.assertIn(f'/python: {platform.python_version()}, PyTorch 9.8.7, its CUDA 12.4, ', found)
+        for version, found in ((None, 'PyTorch of unknown version, '), ("__version__ = '9.8.7'\ncuda = '12.4'\n", 'PyTorch 9.8.7, its CUDA 12.4, ')):
+            if version:
+                (torch / 'version.py').write_text(version)
+            answer = self.python(f'#!/bin/sh\necho from a site\nexec {sys.executable} "$@"\n', cwd=around)['found']
+            self.assertIn(f'/python: {platform.python_version()}, package ddprun ', answer)
+            self.assertIn(found, answer)
 
     def test_no_python(self):
-        for text in ('#!/bin/sh\nexit 1\n', '#!/bin/sh\necho other words\n', ''):
+        for text in ('#!/bin/sh\nexit 1\n', '#!/bin/sh\necho other words\n', '#!/bin/sh\nprintf "\\n[1]\\n"\n', ''):
             found = self.python(text)
             self.assertEqual(found['verdict'], 'WARN')
-            self.assertIn('does not run', found['found'])
+            self.assertIn('does not answer', found['found'])
             self.assertIn('PYTHON_EXEC', found['fix'])
 
     def test_words(self):
