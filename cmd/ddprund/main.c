@@ -406,8 +406,9 @@ static ddp_status read_token(struct daemon *daemon, struct ddpi_credential *ret,
     if (status != DDP_OK)
         return status;
     status = ddpi_token_obtain(path, ret, err);
-    ddpi_free(daemon->home_token);
-    daemon->home_token = path;
+    ddpi_free(status == DDP_OK ? daemon->home_token : path);
+    if (status == DDP_OK)
+        daemon->home_token = path;
     return status;
 }
 

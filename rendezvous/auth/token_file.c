@@ -227,9 +227,9 @@ static ddp_status check_file(int fd, const char *path, struct ddp_error *err)
     mode_t of_others = st.st_uid == geteuid() ? S_IRWXG | S_IRWXO : S_IWGRP | S_IXGRP | S_IRWXO;
     if ((st.st_mode & of_others) != 0)
         return ddpi_error_set(err, DDP_E_DENIED,
-                              "others have access to the token file '%s' (mode %04o): chmod 600 "
+                              "others have access to the token file '%s' (mode %04o): chmod %o "
                               "'%s', and if they may have read it, remove it and make a new one",
-                              path, st.st_mode & 07777, path);
+                              path, st.st_mode & 07777, of_others & S_IRGRP ? 0600 : 0640, path);
     if (st.st_size > DDPI_KEY_LINE)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "the token file '%s' has %lld bytes, more than any token; is it "
@@ -253,7 +253,7 @@ static ddp_status explain_open(int sys_errno, const char *path, struct ddp_error
     if (sys_errno == EACCES)
         return ddpi_error_set(err, DDP_E_DENIED,
                               "the token file '%s' may not be read by user %u; if it is meant to "
-                              "be yours: chown %u '%s' && chmod 600 '%s'",
+                              "be yours: chown %u '%s' && chmod 600 '%s' (in a pod: fsGroup)",
                               path, geteuid(), geteuid(), path, path);
     return ddpi_error_sys(err, sys_errno, "cannot open the token file '%s'", path);
 }
@@ -339,7 +339,7 @@ static int write_token(int fd)
 static int make_token(const char *path)
 {
     char *name = NULL;
-    /* ~/.config and ~/.config/ddprun, but not a home: it might get the wrong owner or disk. */
+    /* ~/.config and ~/.config/ddprun. A home would get the wrong owner, or lie on another disk. */
     int sys_errno = make_folder_above(path, 2);
     if (sys_errno == 0)
         sys_errno = make_folder_above(path, 1);
@@ -367,10 +367,11 @@ ddp_status ddpi_token_obtain(const char *path, struct ddpi_credential *ret, stru
         return status;
     int sys_errno = make_token(path);
     if (sys_errno == ENOENT)
-        return ddpi_error_set(err, DDP_E_SYSTEM,
-                              "cannot make the token file '%s': the home above it does not exist; "
-                              "make that, or give --token-file=FILE",
-                              path);
+        return ddpi_error_set(
+            err, DDP_E_SYSTEM,
+            "cannot make the token file '%s': the folder that it is to be in does "
+            "not exist, nor the one above that; make them",
+            path);
     if (sys_errno != 0)
         return ddpi_error_sys(err, sys_errno, "cannot make the token file '%s'", path);
     return ddpi_token_read(path, ret, err);

@@ -6,7 +6,7 @@
  * identity at one store, "ddprun-key 2 ROLE JOB EPOCH STORE HEX" and a newline, with "-" for no
  * job, and the number of the store in 16 hexadecimal digits. Both are secrets of one user, so a
  * file that others can read or could have written is refused; the error names the command that
- * repairs it.
+ * repairs it. A file of root's may be read by a group: root has decided who is in it.
  */
 #ifndef DDPI_TOKEN_FILE_H
 #define DDPI_TOKEN_FILE_H
@@ -16,7 +16,8 @@
 enum { DDPI_KEY_LINE = 256 }; /* size of the longest line, with its NUL */
 
 /* Read the file at @path; "/dev/fd/N" is the open descriptor N, as for ddpi_token_read_fd(). Else
- * it must be a regular file that belongs to this user or root and that no other user can access.
+ * it must be a regular file of this user that no other user can access, or one of root's that its
+ * group may read.
  * DDP_E_NOT_FOUND: it does not exist. DDP_E_DENIED: it cannot be trusted. DDP_E_INVALID: it holds
  * neither a token nor a key. */
 DDP_MUST_CHECK ddp_status ddpi_token_read(const char *path, struct ddpi_credential *ret,
@@ -28,14 +29,13 @@ DDP_MUST_CHECK ddp_status ddpi_token_read(const char *path, struct ddpi_credenti
 DDP_MUST_CHECK ddp_status ddpi_token_read_fd(int fd, struct ddpi_credential *ret,
                                              struct ddp_error *err);
 
-/* Read the token at @path; create it, and the directories above it, if it does not exist. If
+/* Read the token at @path; create it if it does not exist, with its folder and the one above. If
  * several processes do so at once, one creates it and all get the same. */
 DDP_MUST_CHECK ddp_status ddpi_token_obtain(const char *path, struct ddpi_credential *ret,
                                             struct ddp_error *err);
 
 /* The path of a user's token: "ddprun/token" in @config_home, or if that is not an absolute path,
- * in
- * ".config" in @home. Free *@ret. DDP_E_INVALID: neither is an absolute path. */
+ * in ".config" in @home. Free *@ret. DDP_E_INVALID: neither is an absolute path. */
 DDP_MUST_CHECK ddp_status ddpi_token_default_path(const char *config_home, const char *home,
                                                   char **ret, struct ddp_error *err);
 

@@ -55,6 +55,16 @@ class Listening(DdprundCase):
         self.refused(CONFIG, ['--token-file'], env={'HOME': '', 'DDPRUND_LISTEN': '0.0.0.0:0'})
         self.refused(CONFIG, ['192.0.2.1', 'no such address'], '--listen=192.0.2.1:0', '--no-auth')
 
+    def test_a_home_that_is_not_there(self):
+        """The service of this machine needs no token; that of others does, and no home is made for it."""
+        home = self.folder / 'nobody'
+        job = self.serve('--log-level=info', env={'HOME': str(home)})
+        job.read_until('this is the store')
+        self.stop(job)
+        self.assertNotIn('the token is in', job.err)
+        self.refused(CONFIG, [f"'{home}/.config/ddprun/token'", 'make them'], '--listen=0.0.0.0:0', env={'HOME': str(home)})
+        self.assertFalse(home.exists())
+
     def test_a_state_that_is_empty(self):
         """It may have been emptied; a new file is nothing to warn of."""
         for content, warned in ((b'', True), (None, False)):
