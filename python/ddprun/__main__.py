@@ -1,4 +1,4 @@
-"""python -m ddprun: the launcher of this environment, or else the one in PATH."""
+"""python -m ddprun: the launcher of this environment, or else the one in PATH. Scripts run under this Python."""
 
 import os
 import shutil
@@ -11,6 +11,7 @@ def main() -> None:
     path = own if os.access(own, os.X_OK) else shutil.which('ddprun')
     if path is None:
         sys.exit(f'python -m ddprun: there is no program {own}, and none in PATH: install ddprun (docs/python.md)')
+    os.environ.setdefault('PYTHON_EXEC', sys.executable)
     os.execv(path, [path, *sys.argv[1:]])
 
 

@@ -22,6 +22,7 @@ class Installed:
         case.addCleanup(folder.cleanup)
         self.folder = folder.name
         self.env = {name: value for name, value in env.items() if not name.startswith('DDP')}
+        self.env.pop('XDG_CONFIG_HOME', None)
         self.env.update(PATH=f'{programs}:{path}', HOME=self.folder)
 
     def run(self, program, *words, codes=(0,)):
@@ -58,8 +59,9 @@ class Installed:
             self.case.assertEqual(self.run('ddpctl', 'store', at, 'get', 'key').strip(), 'value')
             self.case.assertIn('no job', self.run('ddpctl', 'status', at))
             daemon.terminate()
+            self.case.assertEqual(daemon.wait(), 0)
         out = self.run('ddprun', '--no-prefix', 'sh', '-c', 'ddpctl store set a b && ddpctl store get a && ddpctl status')
-        self.case.assertRegex(out, r'(?s)\Ab\n?job \S+ is running generation 1\n')
+        self.case.assertRegex(out, r'(?s)\Ab\n?job \S+ is (running|starting) generation 1\n')
 
     def try_verbs(self):
         listed = re.findall(r'(?m)^  (\w+)  ', self.run('ddpctl', '--help').partition('\nOptions')[0])

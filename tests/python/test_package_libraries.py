@@ -22,7 +22,7 @@ import runpy, sysconfig
 sysconfig.get_path = lambda name: '/nowhere'
 runpy.run_module('ddprun', run_name='__main__')
 '''
-
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != 'PYTHON_EXEC'}
 
 
 def python(code, **env):
@@ -51,11 +51,11 @@ class Finding(unittest.TestCase):
     def test_the_launcher_as_a_module(self):
         """That of the environment is not there, as this one has none; then PATH decides."""
         program = self.folder / 'ddprun'
-        program.write_text('#!/bin/sh\necho started with "$@"\n')
+        program.write_text('#!/bin/sh\necho $PYTHON_EXEC started with "$@"\n')
         program.chmod(0o755)
-        for path, text in ((self.folder, 'started with -h x\n'), ('/nowhere', 'and none in PATH: install ddprun')):
+        for path, text in ((self.folder, f'{sys.executable} started with -h x\n'), ('/nowhere', 'and none in PATH: install ddprun')):
             words = [sys.executable, '-c', MODULE, '-h', 'x']
-            done = subprocess.run(words, env={**os.environ, 'PATH': f'{path}'}, capture_output=True, text=True, check=False)
+            done = subprocess.run(words, env={**ENVIRONMENT, 'PATH': f'{path}'}, capture_output=True, text=True, check=False)
             self.assertIn(text, done.stdout + done.stderr)
 
     def test_no_library(self):
