@@ -303,7 +303,7 @@ static ddp_status watch_check(const struct ddpi_kv *kv, struct kv_call *call)
 
 static ddp_status watch_create(struct ddpi_kv *kv, struct kv_call *call, struct kv_watch **ret)
 {
-    struct kv_watch_node *node;
+    struct kv_watch_node *node = NULL;
     struct kv_account *account = ddpi_kv_account_for(kv, call->client, call->key);
     size_t most = (call->key.len + 1) * sizeof(struct kv_watch_node) + sizeof(struct kv_watch);
     ddp_status status = ddpi_kv_check_growth(kv, account, 0, most, &call->err);
