@@ -9,6 +9,7 @@
 #include "flight_file.h"
 #include "foreign_options.h"
 #include "host.h"
+#include "local_ranks.h"
 #include "signames.h"
 
 #include <ctype.h>
@@ -151,7 +152,7 @@ static ddp_status parse_streams_text(const struct option *option, const char *te
                                      struct ddp_error *err)
 {
     uint8_t bits[HOST_NPROC_MAX];
-    ddp_status status = ddprun_parse_streams(text, HOST_NPROC_MAX, bits, err);
+    ddp_status status = local_ranks_parse_streams(text, HOST_NPROC_MAX, bits, err);
     return status == DDP_OK ? option_text(option, text, field, err) : status;
 }
 
@@ -159,7 +160,7 @@ static ddp_status parse_filter_text(const struct option *option, const char *tex
                                     struct ddp_error *err)
 {
     bool hidden[HOST_NPROC_MAX];
-    ddp_status status = ddprun_parse_filter(text, HOST_NPROC_MAX, hidden, err);
+    ddp_status status = local_ranks_parse_filter(text, HOST_NPROC_MAX, hidden, err);
     return status == DDP_OK ? option_text(option, text, field, err) : status;
 }
 
@@ -517,25 +518,28 @@ enum voice ddprun_options_voice(const struct ddprun_options *options)
     return options->verbose ? VOICE_VERBOSE : options->quiet ? VOICE_QUIET : VOICE_NORMAL;
 }
 
-/* Its own options have the names of ours. */
-static bool is_launcher(const char *program)
+/* What follows such a word are its own options, which have the names of ours. */
+static bool is_launcher(const char *word)
 {
-    const char *slash = strrchr(program, '/');
-    const char *name = slash != NULL ? slash + 1 : program;
-    return strcmp(name, "ddprun") == 0 || strcmp(name, "torchrun") == 0;
+    static const char *const names[] = {"ddprun", "torchrun", "torch.distributed.run",
+                                        "torch.distributed.launch"};
+    const char *slash = strrchr(word, '/');
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(slash != NULL ? slash + 1 : word, names[i]) == 0)
+            return true;
+    return false;
 }
 
 const char *ddprun_options_misplaced(char *const *operands)
 {
     static const char *const groups[] = {JOB, MEETING, RESTART};
-    if (operands[0] == NULL || is_launcher(operands[0]))
-        return NULL;
-    for (size_t i = 1; operands[i] != NULL && strcmp(operands[i], "--") != 0; i++) {
-        const struct option *option = options_find(&ddprun_option_table, operands[i]);
+    for (; *operands != NULL && strcmp(*operands, "--") != 0 && !is_launcher(*operands);
+         operands++) {
+        const struct option *option = options_find(&ddprun_option_table, *operands);
         bool listed = option != NULL && option_is_listed(option);
-        for (size_t j = 0; listed && j < sizeof groups / sizeof *groups; j++)
-            if (strcmp(option->group, groups[j]) == 0)
-                return operands[i];
+        for (size_t i = 0; listed && i < sizeof groups / sizeof *groups; i++)
+            if (strcmp(option->group, groups[i]) == 0)
+                return *operands;
     }
     return NULL;
 }
@@ -598,77 +602,4 @@ ddp_status ddprun_options_complete(struct ddprun_options *options, struct ddp_er
     return status == DDP_OK
                ? DDP_OK
                : ddpi_error_wrap(err, status, "--nproc-per-node (or PET_NPROC_PER_NODE)");
-}
-
-static ddp_status parse_bits(const char *text, size_t len, uint8_t *ret_bits, struct ddp_error *err)
-{
-    if (len != 1 || *text < '0' || *text > '3')
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "'%.*s' is not 0 (none), 1 (stdout), 2 (stderr) or 3 (both)",
-                              (int)len, text);
-    *ret_bits = (uint8_t)(*text - '0');
-    return DDP_OK;
-}
-
-static ddp_status parse_local_rank(const char *text, size_t len, uint32_t nproc, uint32_t *ret_rank,
-                                   struct ddp_error *err)
-{
-    char number[24];
-    int64_t rank;
-    snprintf(number, sizeof number, "%.*s", len < sizeof number ? (int)len : 23, text);
-    if (ddpi_parse_int(number, 0, (int64_t)nproc - 1, &rank, NULL) != DDP_OK)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "'%.*s' is not a local rank; these go from 0 to %u here, one less "
-                              "than the number of workers",
-                              (int)len, text, nproc - 1);
-    *ret_rank = (uint32_t)rank;
-    return DDP_OK;
-}
-
-ddp_status ddprun_parse_streams(const char *text, uint32_t nproc, uint8_t *ret_bits,
-                                struct ddp_error *err)
-{
-    uint8_t bits = 0;
-    if (strchr(text, ':') == NULL) {
-        ddp_status status = parse_bits(text, strlen(text), &bits, err);
-        if (status == DDP_OK)
-            memset(ret_bits, bits, nproc);
-        return status;
-    }
-    memset(ret_bits, 0, nproc);
-    const char *item;
-    size_t len;
-    for (const char *cursor = text; ddpi_parse_list_next(&cursor, ',', &item, &len);) {
-        const char *colon = memchr(item, ':', len);
-        uint32_t rank;
-        if (colon == NULL)
-            return ddpi_error_set(err, DDP_E_INVALID,
-                                  "'%.*s' is not LOCAL_RANK:STREAMS, such as 0:3", (int)len, item);
-        size_t rank_len = (size_t)(colon - item);
-        ddp_status status = parse_local_rank(item, rank_len, nproc, &rank, err);
-        if (status == DDP_OK)
-            status = parse_bits(colon + 1, len - rank_len - 1, &bits, err);
-        if (status != DDP_OK)
-            return status;
-        ret_bits[rank] = bits;
-    }
-    return DDP_OK;
-}
-
-ddp_status ddprun_parse_filter(const char *text, uint32_t nproc, bool *ret_hidden,
-                               struct ddp_error *err)
-{
-    memset(ret_hidden, text != NULL && *text != '\0', nproc);
-    const char *item;
-    size_t len;
-    for (const char *cursor = text; ddpi_parse_list_next(&cursor, ',', &item, &len);) {
-        uint32_t rank;
-        if (len == 0)
-            continue;
-        ddp_status status = parse_local_rank(item, len, nproc, &rank, err);
-        if (status != DDP_OK)
-            return status;
-        ret_hidden[rank] = false;
-    }
-    return DDP_OK;
 }

@@ -148,13 +148,4 @@ void ddprun_options_take_scheduler(struct ddprun_options *options, const struct 
 DDP_MUST_CHECK ddp_status ddprun_options_complete(struct ddprun_options *options,
                                                   struct ddp_error *err);
 
-/* "3", or "0:3,1:2" (local rank:streams), into one byte per local rank: bit 0 stdout, bit 1
- * stderr. Ranks that are not named get 0. */
-DDP_MUST_CHECK ddp_status ddprun_parse_streams(const char *text, uint32_t nproc, uint8_t *ret_bits,
-                                               struct ddp_error *err);
-
-/* "0,2": the local ranks that are shown; all others are marked in @ret_hidden. */
-DDP_MUST_CHECK ddp_status ddprun_parse_filter(const char *text, uint32_t nproc, bool *ret_hidden,
-                                              struct ddp_error *err);
-
 #endif

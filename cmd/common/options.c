@@ -116,9 +116,12 @@ static const struct option *nearest_option(const struct option_table *table, con
 {
     struct near_name near = near_name_begin(name, len);
     const struct option *best = NULL;
-    for (size_t i = 0; i < table->count; i++)
-        if (near_name_try(&near, table->options[i].name))
-            best = &table->options[i];
+    for (size_t i = 0; i < table->count; i++) {
+        const struct option *option = &table->options[i];
+        bool refused = option->parse == NULL; /* then it is told what to do instead */
+        if ((refused || option_is_listed(option)) && near_name_try(&near, option->name))
+            best = option;
+    }
     return best;
 }
 

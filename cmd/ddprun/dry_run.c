@@ -87,7 +87,7 @@ static void print_environment(const struct plan *plan)
                                            : *entry + len + 1);
         first = false;
     }
-    print_row("", "and, at the start, what only then is known: addresses, keys and ports");
+    print_row("", "more is added at the start: addresses, keys and ports");
     worker_env_free(envp);
 }
 

@@ -6,6 +6,7 @@
 
 #include "error.h"
 #include "hwloc_library.h"
+#include "local_ranks.h"
 #include "mem.h"
 #include "processors.h"
 #include "signames.h"
@@ -47,13 +48,13 @@ static ddp_status plan_streams(struct plan *plan, const struct ddprun_options *o
     uint32_t nproc = options->agent.nproc;
     uint8_t redirect[HOST_NPROC_MAX], tee[HOST_NPROC_MAX];
     bool hidden[HOST_NPROC_MAX];
-    ddp_status status = ddprun_parse_streams(options->redirects, nproc, redirect, err);
+    ddp_status status = local_ranks_parse_streams(options->redirects, nproc, redirect, err);
     if (status != DDP_OK)
         return ddpi_error_wrap(err, status, "--redirects (or PET_REDIRECTS)");
-    status = ddprun_parse_streams(options->tee, nproc, tee, err);
+    status = local_ranks_parse_streams(options->tee, nproc, tee, err);
     if (status != DDP_OK)
         return ddpi_error_wrap(err, status, "--tee (or PET_TEE)");
-    status = ddprun_parse_filter(options->local_ranks_filter, nproc, hidden, err);
+    status = local_ranks_parse_filter(options->local_ranks_filter, nproc, hidden, err);
     if (status != DDP_OK)
         return ddpi_error_wrap(err, status, "--local-ranks-filter (or PET_LOCAL_RANKS_FILTER)");
     plan->streams = ddpi_calloc(nproc, sizeof *plan->streams);

@@ -312,7 +312,7 @@ static void say_forming(const struct ddpi_rounds *rounds, char *text)
                         (unsigned long long)rounds->last, (double)rounds->terms.lease_ms / 1000);
         return;
     }
-    ddpi_rounds_say(text, "waiting up to %.3g s for more nodes: %u of at most %u are here",
+    ddpi_rounds_say(text, "waiting up to %.12g s for more nodes: %u of at most %u are here",
                     (double)rounds->terms.settle_ms / 1000, here, max);
 }
 

@@ -9,6 +9,7 @@
 #include "ddprund_options.h"
 #include "fuzz.h"
 #include "host.h"
+#include "local_ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -94,8 +95,8 @@ static void check_ddprun(struct words *words)
     for (uint32_t i = 0; i < options.rdzv_endpoints.count; i++)
         HOLDS(strnlen(options.rdzv_endpoints.at[i].host, DDPI_HOST_MAX) < DDPI_HOST_MAX);
     check_texts(words, &options, &standard);
-    HOLDS(ddprun_parse_streams(options.tee, NPROC_MAX, bits, NULL) == DDP_OK);
-    HOLDS(ddprun_parse_filter(options.local_ranks_filter, NPROC_MAX, hidden, NULL) == DDP_OK);
+    HOLDS(local_ranks_parse_streams(options.tee, NPROC_MAX, bits, NULL) == DDP_OK);
+    HOLDS(local_ranks_parse_filter(options.local_ranks_filter, NPROC_MAX, hidden, NULL) == DDP_OK);
 }
 
 static void check_ddprund(struct words *words)

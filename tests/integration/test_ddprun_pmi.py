@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DdprunCase
+from ddprun_run import DdprunCase, children, describe
 
 RANK = '''
 import os, signal, socket, sys
@@ -54,15 +54,14 @@ class Ranks(DdprunCase):
 
     def test_nobody_else_pays_for_pmix(self):
         """Its server and its library come with the first rank that connects."""
-        script = self.write('look.py', """import os, pathlib
-agent = pathlib.Path(f'/proc/{os.getppid()}')
-children = [pid for task in agent.glob('task/*/children') for pid in task.read_text().split()]
-print(sorted({pathlib.Path(f'/proc/{pid}/comm').read_text().strip() for pid in children}))
-print('libpmix' in (agent / 'maps').read_text())
-""")
-        job = self.run_job('--no-prefix', script)
-        self.assert_succeeded(job)
-        self.assertRegex(job.out, r"\A\['python[\d.]*'\]\nFalse\n\Z")
+        job = self.start('--no-prefix', 'sh', '-c', 'echo $PPID; read line; :', stdin=-1)
+        job.read_until('\n')
+        agent = int(job.out)
+        names = {describe(pid).split('(')[1] for pid in children(agent)}
+        self.assertEqual(names, {'sh)'})
+        self.assertNotIn('libpmix', Path(f'/proc/{agent}/maps').read_text())
+        job.process.stdin.close()
+        self.assertEqual(job.wait(), 0)
 
 
 if __name__ == '__main__':

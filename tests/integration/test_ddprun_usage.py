@@ -260,7 +260,7 @@ class Programs(DdprunCase):
             self.assertEqual((job.code, job.err), (0, f"ddprun: '{word}' comes after the program 'true' and is passed to it; "
                                                       'an option of ddprun comes before the program\n'))
         for words in (['true', '--log-dir=x', '--help', '--nproc', '--', 'nnodes'], ['true', '--leash'],
-                      [DDPRUN, '--nproc-per-node=2', 'true']):
+                      [DDPRUN, '--nproc-per-node=2', 'true'], ['env', DDPRUN, '--nproc-per-node=2', 'true']):
             self.assertEqual(self.run_job(*words).err, '')
 
     def test_what_python_runs_without_its_suffix(self):

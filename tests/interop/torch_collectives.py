@@ -245,6 +245,7 @@ def split_groups(rank, size):
 
 
 def members(group):
+    """Ranks of the default group, as PyTorch asks the back end for them."""
     return group._get_backend(torch.device('cpu')).options.global_ranks_in_group
 
 

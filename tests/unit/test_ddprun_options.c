@@ -4,6 +4,7 @@
 #include "check_main.h"
 #include "ddprun_options.h"
 #include "foreign_options.h"
+#include "local_ranks.h"
 
 #include <string.h>
 
@@ -13,7 +14,7 @@ static struct ddp_error error;
 static void streams(const char *text, uint32_t nproc, const char *expected)
 {
     uint8_t bits[16];
-    ck_assert_msg(ddprun_parse_streams(text, nproc, bits, &error) == DDP_OK, "%s", error.msg);
+    ck_assert_msg(local_ranks_parse_streams(text, nproc, bits, &error) == DDP_OK, "%s", error.msg);
     for (uint32_t i = 0; i < nproc; i++)
         ck_assert_int_eq(bits[i], expected[i] - '0');
 }
@@ -30,11 +31,11 @@ END_TEST
 START_TEST(ranks_that_are_shown)
 {
     bool hidden[3];
-    ck_assert_int_eq(ddprun_parse_filter("", 3, hidden, &error), DDP_OK);
+    ck_assert_int_eq(local_ranks_parse_filter("", 3, hidden, &error), DDP_OK);
     ck_assert(!hidden[0] && !hidden[1] && !hidden[2]);
-    ck_assert_int_eq(ddprun_parse_filter("2,0", 3, hidden, &error), DDP_OK);
+    ck_assert_int_eq(local_ranks_parse_filter("2,0", 3, hidden, &error), DDP_OK);
     ck_assert(!hidden[0] && hidden[1] && !hidden[2]);
-    ck_assert_int_eq(ddprun_parse_filter("3", 3, hidden, &error), DDP_E_INVALID);
+    ck_assert_int_eq(local_ranks_parse_filter("3", 3, hidden, &error), DDP_E_INVALID);
     ck_assert_ptr_nonnull(strstr(error.msg, "'3' is not a local rank"));
     ck_assert_ptr_nonnull(strstr(error.msg, "0 to 2"));
 }
