@@ -24,7 +24,7 @@
 
 extern char **environ;
 
-enum { ANSWER_MS = 10 * 1000 };
+enum { ANSWER_MS = 30 * 1000 }; /* PyTorch may be on a disk of others */
 
 /* Prints one line. The current folder is no place for modules of a script that ddprun starts. */
 static const char question[] =

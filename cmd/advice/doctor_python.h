@@ -6,7 +6,7 @@
 
 #include "doctor_finding.h"
 
-/* Starts that Python, and waits ten seconds at most for what it says. */
+/* Starts that Python, and waits half a minute at most for what it says. */
 void doctor_look_at_python(struct doctor_finding *ret);
 
 /* The first number of the driver's version in /proc/driver/nvidia/version; 0: there is none. */
