@@ -101,8 +101,8 @@ class OpenMpi4(DdprunCase):
         self.assertNotIn('of 1', job.out)
 
     def test_a_program_can_be_kept_from_it(self):
-        # Each is a world of one, and makes the same names in its folder.
-        in_a_folder = 'TMPDIR=$TMPDIR/$RANK; mkdir $TMPDIR; "$0"; code=$?; rm -r $TMPDIR; exit $code'
+        # Each is a world of one, and makes the same names in its folder. A daemon of Open MPI's may outlive it there.
+        in_a_folder = f'TMPDIR={self.folder}/world$RANK; mkdir $TMPDIR; exec "$0"'
         job = self.mpi('--mpi=pmi', '--nproc-per-node=2', 'sh', '-c', in_a_folder, PROGRAM)
         self.assertEqual(job.code, 0, job.err)
         self.assertEqual(job.out.splitlines(), lines(1) * 2)
