@@ -26,7 +26,8 @@ extern char **environ;
 
 enum { ANSWER_MS = 30 * 1000 }; /* PyTorch may be on a disk of others */
 
-/* Prints one line. The current folder is no place for modules of a script that ddprun starts. */
+/* Prints a line, after the end of what a site may have printed. The current folder is no place for
+ * modules of a script that ddprun starts. */
 static const char question[] =
     "import sys\n"
     "sys.path = [folder for folder in sys.path if folder]\n"
