@@ -2,7 +2,8 @@
  * launch.c - measures the time to start N processes and wait for their end, and the memory of the
  * agent. The method is in docs/benchmarks/launch.md.
  *
- * Contenders alternate within each round, so that a change of the machine's speed affects all.
+ * All contenders run in each round, so that a change of the machine's speed affects all, and in
+ * another order each time, as one that ends leaves work to the kernel that slows the next.
  */
 #include "error.h"
 #include "perf.h"
@@ -20,7 +21,7 @@
 
 extern char **environ;
 
-enum { MAX_WORDS = 12, RUN_LIMIT_MS = 20000, APPEAR_LIMIT_MS = 10000 };
+enum { MAX_WORDS = 12, CONTENDERS_MAX = 5, RUN_LIMIT_MS = 20000, APPEAR_LIMIT_MS = 10000 };
 
 /* ---- running one command ---- */
 
@@ -131,23 +132,39 @@ static void print_launch_row(struct perf *perf, struct contender *c, uint32_t np
                 nproc, c->name, c->samples.count, min, median, p90, max, median / bare_ms);
 }
 
-/* Run all contenders alternately for one N. The first is the bare loop, the second ddprun. */
+/* Fisher and Yates. */
+static void shuffle(size_t *order, size_t count, unsigned *seed)
+{
+    for (size_t i = count - 1; i > 0; i--) {
+        size_t other = (size_t)rand_r(seed) % (i + 1), moved = order[i];
+        order[i] = order[other];
+        order[other] = moved;
+    }
+}
+
+/* Run all contenders for one N. The first is the bare loop, the second ddprun. */
 static bool compare_contenders(struct perf *perf, struct contender *contenders, size_t count,
                                uint32_t nproc, struct ddp_error *err)
 {
-    for (uint32_t round = 0; round <= perf->options.runs; round++)
+    unsigned seed = 1;
+    size_t order[CONTENDERS_MAX];
+    for (size_t i = 0; i < count; i++)
+        order[i] = i;
+    for (uint32_t round = 0; round <= perf->options.runs; round++) {
+        shuffle(order, count, &seed);
         for (size_t i = 0; i < count; i++) {
-            struct contender *c = &contenders[i];
+            struct contender *c = &contenders[order[i]];
             if (c->broken || (c->slow && round > perf->options.slow_runs))
                 continue;
             double us = run_contender(c, nproc);
-            if (us < 0 && i < 2)
+            if (us < 0 && order[i] < 2)
                 return !ddpi_error_set(err, DDP_E_SYSTEM, "%s failed to start %u processes",
                                        c->name, nproc);
             c->broken = us < 0;
             if (round > 0 && us >= 0 && !perf_add(&c->samples, us)) /* round 0 warms up */
                 return !ddpi_error_nomem(err, c->samples.size * sizeof(double));
         }
+    }
     double bare_ms = perf_percentile(&contenders[0].samples, 50) / 1e3;
     for (size_t i = 0; i < count; i++)
         print_launch_row(perf, &contenders[i], nproc, bare_ms);
@@ -162,7 +179,7 @@ static bool compare_contenders(struct perf *perf, struct contender *contenders, 
 
 static bool compare_launchers(struct perf *perf, struct ddp_error *err)
 {
-    struct contender all[] = {
+    struct contender all[CONTENDERS_MAX] = {
         {.name = "bare posix_spawn loop"},
         {.name = "ddprun", .words = {perf->ddprun, "--nproc-per-node", "%n", "/bin/true"}},
         {.name = "MPICH mpiexec", .words = {"mpiexec.hydra", "-n", "%n", "/bin/true"}},
