@@ -189,12 +189,13 @@ static void run_server(struct keeper *keeper)
         fail(keeper, EXIT_CONFIG, &err);
 }
 
-/* It tells other keepers a status for a second only, so it gets each one anew. */
+/* It tells other keepers a status for a second only, so it gets each one anew. This keeper asks
+ * before it answers: of two jobs with one list the later one hears of the other first, and ends. */
 static void tell_server(struct keeper *keeper)
 {
     char text[DDPI_KEEPER_STATUS_MAX];
     size_t len = ddpi_keeper_status_put(&keeper->cluster.own, text);
-    if (len > 0)
+    if (len > 0 && keeper_peers_have_answered(keeper->peers))
         keeper_server_tell(&keeper->server, text, len);
     keeper_server_name(&keeper->server, ddpi_cluster_job(&keeper->cluster));
     if (ddpi_cluster_may_serve(&keeper->cluster, uv_now(keeper->loop)))

@@ -18,6 +18,7 @@ struct peer {
     char endpoint[DDPI_CLUSTER_ENDPOINT];
     ddp_store_uv *store; /* NULL: it is not asked */
     bool asked;
+    bool has_answered; /* or did not, when it was asked first */
     uint64_t asked_ms;
     uint64_t complained_ms; /* 0: not yet */
 };
@@ -46,6 +47,7 @@ static void on_answer(void *data, const struct ddp_store_result *result)
     struct ddpi_keeper_status status;
     struct ddp_error err;
     peer->asked = false;
+    peer->has_answered = true;
     if (peer->peers->closed)
         return;
     if (result->status == DDP_E_DENIED || result->status == DDP_E_PROTOCOL)
@@ -72,6 +74,14 @@ void keeper_peers_ask(struct keeper_peers *peers)
         peer->asked =
             ddp_store_uv_submit(peer->store, &question, on_answer, peer, NULL, NULL) == DDP_OK;
     }
+}
+
+bool keeper_peers_have_answered(const struct keeper_peers *peers)
+{
+    for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++)
+        if (peers->peers[i].store != NULL && !peers->peers[i].has_answered)
+            return false;
+    return true;
 }
 
 static ddp_status open_peer(struct peer *peer, struct ddp_error *err)
