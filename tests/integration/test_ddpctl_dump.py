@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import probe, wait_until
+from ddprun_run import growing, probe, wait_until
 from ddprund_run import TIMEOUT, UNREACHABLE, USAGE, DdprundCase
 
 FAILED = 1
@@ -46,9 +46,9 @@ class DumpCase(DdprundCase):
         store = job.out.split('store ', 1)[1].split()[0]
         return job, store
 
-    def dump(self, store, *words):
-        """What ddpctl dump prints as JSON; None while no agent answers."""
-        code, out, err = self.ctl(store, '--json', '--timeout=2s', *words, verb='dump')
+    def dump(self, store, seconds, *words):
+        """What ddpctl dump prints as JSON; None if no agent answers within @seconds."""
+        code, out, err = self.ctl(store, '--json', f'--timeout={seconds}s', *words, verb='dump')
         self.assertIn(code, (0, TIMEOUT, UNREACHABLE, FAILED), err)  # the job may not be there yet
         return json.loads(out) if code == 0 else None
 
@@ -57,8 +57,10 @@ class DumpCase(DdprundCase):
         return json.loads(self.done(store, '--json', '--timeout=60s', *words, verb='dump'))
 
     def await_verdict(self, store, verdict, sentence, *words, answered=None):
+        """Asks with more patience each time: some agents never answer, and all are slow on a slow machine."""
+        patience = growing(2, 60)
         def found():
-            dump = self.dump(store, *words)
+            dump = self.dump(store, next(patience), *words)
             if dump is None or not dump['communicators']:
                 return None
             world = dump['communicators'][0]
@@ -155,7 +157,8 @@ class OneNode(DumpCase):
 
     def test_no_records(self):
         _, store = self.one_node('behind', 1, '--flight-records=0')
-        dump = wait_until(lambda: self.dump(store), 'an answer')
+        patience = growing(2, 60)
+        dump = wait_until(lambda: self.dump(store, next(patience)), 'an answer')
         self.assertEqual((dump['communicators'], len(dump['ranks'])), ([], 3))
         self.assertIn('no rank has made a communicator', self.text(store))
 

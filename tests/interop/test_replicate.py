@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import children, wait_until
+from ddprun_run import children, growing, wait_until
 from ddprund_run import CONFIG, DDPCTL, DDPRUND, USAGE, needs_tls
 from etcd_cluster import ETCD
 from keepers import name_of
@@ -40,6 +40,7 @@ class ReplicateCase(WiredCase):
         super().setUp()
         self.token('make')
         self.endpoint = ','.join(self.wires.address_of(node) for node in TRIO)
+        self.patience = growing(1, 8)
 
     def job(self, nnodes='2:4', *words, lease=LEASE_S, **options):
         return self.cluster(nnodes, '--replicate', *words, lease=lease, **options)
@@ -52,12 +53,14 @@ class ReplicateCase(WiredCase):
         return None, {}
 
     def kept(self):
-        """What the store shows of its keepers; None where no leader answers."""
+        """What the store shows of its keepers; None where no leader answers, who gets more time at the next look."""
+        seconds = next(self.patience)
         for node in TRIO:
-            words = self.wires.enter(node, [DDPCTL, 'store', '--timeout=1s', 'get', 'store/keepers'])
+            words = self.wires.enter(node, [DDPCTL, 'store', f'--timeout={seconds}s', 'get', 'store/keepers'])
             answer = subprocess.run(words, env={**self.env, 'DDPRUN_STORE': self.at(node)},
                                     capture_output=True, check=False)
             if answer.returncode == 0:
+                self.patience = growing(1, 8)
                 return json.loads(answer.stdout)
         return None
 

@@ -67,6 +67,13 @@ def wait_until(condition, what):
     return value
 
 
+def growing(seconds, most):
+    """Limits for a question that is asked until somebody answers: twice as long each time."""
+    while True:
+        yield seconds
+        seconds = min(2 * seconds, most)
+
+
 def marked_processes(mark):
     """The pids of all running processes that bear @mark. The dead have no environment."""
     wanted = f'{MARK}={mark}'.encode()

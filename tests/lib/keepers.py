@@ -6,7 +6,7 @@ import re
 import signal
 from pathlib import Path
 
-from ddprun_run import children, wait_until
+from ddprun_run import children, growing, wait_until
 from ddprund_run import DdprundCase
 from nodes import free_ports
 from proc_tree import all_processes
@@ -66,9 +66,11 @@ class KeeperCase(DdprundCase):
 
     def leader_of(self, keepers):
         """The keeper whose store serves, once one of them does."""
+        patience = growing(1, 8)
         def look():
+            seconds = next(patience)
             for job in keepers:
-                code, out, _ = self.ctl(job.endpoint, '--timeout=1s', 'stats', '--json')
+                code, out, _ = self.ctl(job.endpoint, f'--timeout={seconds}s', 'stats', '--json')
                 if code == 0:
                     return job
             return None
