@@ -105,7 +105,12 @@ def lists(rank, size):
 
 
 def coalesced(rank, size):
-    """A call that is only noted cannot be waited for."""
+    """A call that is only noted cannot be waited for. Notes that a call has left by raising are forgotten."""
+    def left_open():
+        with dist._coalescing_manager(device=torch.device('cpu')):
+            dist.isend(torch.ones(2), (rank + 1) % size, tag=1)
+            dist.isend(torch.ones(2), (rank + 1) % size, tag=-1)
+    refused(left_open, 'tag')
     with dist._coalescing_manager(device=torch.device('cpu')) as manager:
         work = dist.isend(torch.ones(2), (rank + 1) % size)
         taken = torch.empty(2)
@@ -113,6 +118,36 @@ def coalesced(rank, size):
         refused(work.wait, 'coalesced', 'has not begun')
     manager.wait()
     assert taken.tolist() == [1, 1]
+
+
+def batched(rank, size):
+    """A message that cannot be sent leaves its process group as it was, and the messages before it on their way."""
+    right, left, taken = (rank + 1) % size, (rank - 1) % size, torch.empty(2)
+    def batch(tag):
+        return dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.ones(2), right),
+                                       dist.P2POp(dist.irecv, taken, left, tag=tag)])
+    refused(lambda: batch(-1), 'tag')
+    dist.recv(taken, left)
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    assert (taken.tolist(), total.item()) == ([1, 1], size)
+    for work in batch(0):
+        work.wait()
+
+
+def patient(rank, size):
+    """A wait with a limit ends, and the message comes nevertheless."""
+    store = dist.distributed_c10d._get_default_store()
+    given_up, taken = f'waited/{os.environ.get("DDPRUN_TORCH_FORM")}', torch.empty(1)
+    if rank == 0:
+        work = dist.irecv(taken, 1)
+        refused(lambda: work.wait(timedelta(milliseconds=50)), '50 ms')
+        store.set(given_up, '')
+        work.wait()
+        assert taken.item() == 1
+    elif rank == 1:
+        store.wait([given_up])
+        dist.send(torch.ones(1), 0)
 
 
 def mismatch(rank, size):

@@ -59,15 +59,20 @@ class Message(dist._Work):
         self._job, self._request, self._tensors = job, request, tensors
 
     def wait(self, timeout=None):
+        """PyTorch's own callers say 0 or less for no limit."""
+        limited = timeout is not None and timeout > timedelta(0)
         try:
-            self._request.wait()
+            self._request.wait(timeout if limited else None)
         except Error as error:
             raise raised(error) from None
         self._job.finish()
         return True
 
     def is_completed(self):
-        return self._request.test()
+        try:
+            return self._request.test()
+        except Error as error:
+            raise raised(error) from None
 
     def get_future(self):
         """Waits: nobody moves bytes for a future, and only one made by then() carries an error into C++."""

@@ -111,18 +111,26 @@ c10::intrusive_ptr<Backend> Backend::join(const c10::intrusive_ptr<c10d::Store> 
 }
 
 Backend::Backend(ddp_comm *comm, c10::intrusive_ptr<Options> options)
-    : NewestBackend(int(ddp_comm_rank(comm)), int(ddp_comm_world_size(comm))), comm_(comm),
-      memory_(std::make_shared<Memory>(comm)), options_(std::move(options)),
-      told_(std::make_shared<std::atomic<bool>>(false))
+    : NewestBackend(int(ddp_comm_rank(comm)), int(ddp_comm_world_size(comm))),
+      shared_(std::make_shared<Shared>()), memory_(std::make_shared<Memory>(comm)),
+      options_(std::move(options))
 {
+    shared_->comm = comm;
 }
 
 /* ---- the end ---- */
 
 Backend::~Backend()
 {
+    destroy();
+}
+
+void Backend::destroy()
+{
     memory_->outlive();
-    ddp_comm_destroy(comm_);
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    ddp_comm_destroy(shared_->comm);
+    shared_->comm = nullptr;
 }
 
 /* What other ranks still take from this one arrives, even if it did not wait for it. A failure that
@@ -131,21 +139,20 @@ void Backend::shutdown()
 {
     const std::lock_guard<std::mutex> lock(mutex_);
     struct ddp_error err;
-    if (comm_ == nullptr)
+    if (shared_->comm == nullptr)
         return;
-    if (ddp_comm_finalize(comm_, 0, &err) != DDP_OK && !*told_)
+    if (ddp_comm_finalize(shared_->comm, 0, &err) != DDP_OK && !shared_->told)
         TORCH_WARN("ddp: ", err.msg);
-    memory_->outlive();
-    ddp_comm_destroy(comm_);
-    comm_ = nullptr;
+    destroy();
     under_way_.clear();
 }
 
 void Backend::abort()
 {
-    *told_ = true;
-    if (comm_ != nullptr)
-        ddp_comm_abort(comm_);
+    shared_->told = true;
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    if (shared_->comm != nullptr)
+        ddp_comm_abort(shared_->comm);
 }
 
 /* ---- memory ---- */
@@ -201,8 +208,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
     require(
         ddp_comm_create_group(this->comm(), members.data(), uint32_t(members.size()), &comm, &err),
         err);
-    auto backend =
-        c10::make_intrusive<Backend>(comm, options_of_split(*options, *options_, ranks));
+    auto backend = c10::make_intrusive<Backend>(comm, options_of_split(*options, *options_, ranks));
     backend->setTimeout(options->timeout);
     return backend;
 }
@@ -239,22 +245,22 @@ void Backend::setTimeout(std::chrono::milliseconds timeout)
 
 ddp_comm *Backend::comm() const
 {
-    TORCH_CHECK_WITH(DistBackendError, comm_ != nullptr,
+    TORCH_CHECK_WITH(DistBackendError, shared_->comm != nullptr,
                      "ddp: this process group has been destroyed");
-    return comm_;
+    return shared_->comm;
 }
 
 void Backend::require(ddp_status status, const struct ddp_error &err) const
 {
     if (status != DDP_OK && is_lasting(status))
-        *told_ = true;
+        shared_->told = true;
     check(status, err);
 }
 
 Backend::JobPtr Backend::make_job(std::chrono::milliseconds timeout) const
 {
     (void)comm();
-    return c10::make_intrusive<Job>(milliseconds_of(timeout), told_);
+    return c10::make_intrusive<Job>(milliseconds_of(timeout), shared_);
 }
 
 /* Synchronous calls take the current stream; others one of their own, which waits for it. */
@@ -303,17 +309,22 @@ Backend::WorkPtr Backend::submit(JobPtr job, c10d::OpType type, bool async, Tens
     return c10::make_intrusive<Work>(std::move(job), getRank(), type, sequence_);
 }
 
+/* Messages on a device must begin together, as one would wait behind another in its stream. On a
+ * machine without one, messages of a batch are better begun one by one: a call that raises between
+ * others leaves a batch open, in PyTorch's own lists, too. */
 bool Backend::supportsCoalescing() const
 {
-    return true;
+    return at::hasCUDA();
 }
 
+/* A batch that is open was left by a call that has raised. */
 void Backend::startCoalescing()
 {
     auto batch = make_job(c10d::kUnsetTimeout);
     const std::lock_guard<std::mutex> lock(mutex_);
-    TORCH_CHECK(batch_ == nullptr, "ddp: calls are being coalesced already");
     batch_ = std::move(batch);
+    batch_results_.clear();
+    batch_async_ = false;
 }
 
 Backend::WorkPtr Backend::endCoalescing()
@@ -325,7 +336,6 @@ Backend::WorkPtr Backend::endCoalescing()
     batch_ = nullptr;
     batch_results_.clear();
     start(*batch, batch_async_, results);
-    batch_async_ = false;
     under_way_.push_back(batch);
     return c10::make_intrusive<Work>(batch, getRank(), c10d::OpType::COALESCED, sequence_);
 }

@@ -97,6 +97,7 @@ class Backend : public NewestBackend
     /* Start @job, or note it while calls are coalesced. */
     WorkPtr submit(JobPtr job, c10d::OpType type, bool async, Tensors results);
     void start(Job &job, bool async, const Tensors &results);
+    void destroy();
     std::optional<c10::Stream> stream_for(const Tensors &tensors, bool async);
     WorkPtr message(ddp_kind kind, Tensors &tensors, uint32_t peer, int tag, c10d::OpType type);
     void add_all_reduce(Job &job, const Tensors &tensors, const c10d::ReduceOp &op) const;
@@ -110,10 +111,9 @@ class Backend : public NewestBackend
     void add_sparse_sum(Job &job, const Tensors &tensors, std::chrono::milliseconds timeout);
     void check_size(const char *call, size_t tensors) const;
 
-    ddp_comm *comm_;                 /* NULL after shutdown() */
+    std::shared_ptr<Shared> shared_;
     std::shared_ptr<Memory> memory_; /* what allocateTensor() has returned; tensors have it, too */
     c10::intrusive_ptr<Options> options_;
-    std::shared_ptr<std::atomic<bool>> told_; /* the program has got the communicator's failure */
     std::mutex mutex_;             /* what follows; operations begin in the order of calls */
     std::deque<JobPtr> under_way_; /* they keep their tensors even if their work is dropped */
     JobPtr batch_;                 /* calls that are coalesced; NULL: none are */

@@ -7,6 +7,7 @@
 #include "versions.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <algorithm>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <ddprun/comm_requests.h>
@@ -14,8 +15,8 @@
 namespace ddprun
 {
 
-Job::Job(uint32_t timeout_ms, std::shared_ptr<std::atomic<bool>> told)
-    : timeout_ms_(timeout_ms), told_(std::move(told))
+Job::Job(uint32_t timeout_ms, std::shared_ptr<Shared> shared)
+    : timeout_ms_(timeout_ms), shared_(std::move(shared))
 {
 }
 
@@ -170,7 +171,7 @@ const std::vector<std::vector<at::Tensor>> &Job::lists() const
 
 void Job::start(ddp_comm *comm, std::optional<c10::Stream> stream)
 {
-    comm_ = comm;
+    begun_ = true;
     for (auto &operation : operations_) {
         if (!operation.send_counts.empty())
             operation.call.send_counts = operation.send_counts.data();
@@ -255,7 +256,7 @@ void Job::give_results()
 void Job::tell(bool lasting) const
 {
     if (lasting)
-        *told_ = true;
+        shared_->told = true;
 }
 
 /* With the lock held, once. */
@@ -280,7 +281,7 @@ bool Job::test_locked()
 {
     if (event_ || ended_)
         return event_ ? event_->query() : true;
-    if (comm_ == nullptr)
+    if (!begun_)
         return false;
     std::exception_ptr first;
     bool lasting = false;
@@ -305,29 +306,44 @@ bool Job::test()
     return test_locked();
 }
 
-/* Errors of enqueued operations are known later. */
+/* Errors of enqueued operations are known later. The process group may be destroyed already. */
 bool Job::wait_for_device()
 {
     const c10::impl::VirtualGuardImpl device(device_->type());
     event_->block(device.getStream(*device_));
     struct ddp_error err;
-    const ddp_status status = ddp_comm_check(comm_, &err);
+    const std::lock_guard<std::mutex> lock(shared_->mutex);
+    const ddp_status status =
+        shared_->comm != nullptr ? ddp_comm_check(shared_->comm, &err) : DDP_OK;
     tell(status != DDP_OK);
     check(status, err);
     return true;
 }
 
+/* What is left of @timeout, for libddpcomm, where 0 is no limit as well. */
+static uint32_t left_of(std::chrono::milliseconds timeout,
+                        std::chrono::steady_clock::time_point begin)
+{
+    using std::chrono::milliseconds;
+    if (timeout <= milliseconds::zero())
+        return 0;
+    const auto spent = std::chrono::steady_clock::now() - begin;
+    const auto left = timeout - std::chrono::duration_cast<milliseconds>(spent);
+    return uint32_t(std::clamp<int64_t>(left.count(), 1, UINT32_MAX));
+}
+
 bool Job::wait(std::chrono::milliseconds timeout)
 {
-    TORCH_CHECK(comm_ != nullptr, "ddp: this call is coalesced with others and has not begun: wait "
-                                  "for it when all have been called");
+    const auto begin = std::chrono::steady_clock::now();
+    TORCH_CHECK(begun_, "ddp: this call is coalesced with others and has not begun: wait "
+                        "for it when all have been called");
     if (event_)
         return wait_for_device();
     for (auto &operation : operations_) {
         int done = 0;
         if (operation.request == nullptr) /* an earlier one was refused */
             continue;
-        (void)!ddp_request_wait(operation.request, uint32_t(timeout.count()), &done, nullptr);
+        (void)!ddp_request_wait(operation.request, left_of(timeout, begin), &done, nullptr);
         if (!done)
             return false;
     }

@@ -31,11 +31,17 @@ struct Operation {
     ddp_request *request = nullptr;
 };
 
+/* The communicator, for those who may outlive it. */
+struct Shared {
+    std::mutex mutex;               /* held where it is destroyed */
+    ddp_comm *comm;                 /* NULL: it was */
+    std::atomic<bool> told = false; /* a caller has got its failure */
+};
+
 class Job : public c10::intrusive_ptr_target
 {
   public:
-    /* @told becomes true when a caller gets the failure of the communicator. */
-    Job(uint32_t timeout_ms, std::shared_ptr<std::atomic<bool>> told);
+    Job(uint32_t timeout_ms, std::shared_ptr<Shared> shared);
     ~Job() override; /* it has ended, or its communicator is destroyed */
 
     /* ---- before it starts ---- */
@@ -98,11 +104,10 @@ class Job : public c10::intrusive_ptr_target
     std::vector<std::function<void()>> last_;
     std::optional<c10::Device> device_;
     std::optional<c10::Event> event_; /* of the stream; it has no requests then */
-    ddp_comm *comm_ = nullptr;
-    bool ended_ = false;
+    bool begun_ = false, ended_ = false;
     std::exception_ptr failure_;
     bool lasting_ = false; /* the communicator has failed with it */
-    std::shared_ptr<std::atomic<bool>> told_;
+    std::shared_ptr<Shared> shared_;
     uint32_t source_ = DDP_ANY_RANK;
 };
 
