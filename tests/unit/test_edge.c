@@ -10,6 +10,7 @@
 #include "sockets.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -454,6 +455,57 @@ START_TEST(numbers_may_come_out_of_order)
 }
 END_TEST
 
+/* Two ends of a TCP connection whose buffers hold a few messages. */
+static void small_tcp_pair(int ret[2])
+{
+    const int small = 1;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    ck_assert_int_eq(setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &small, sizeof small), 0);
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&at, sizeof at), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&at, &len), 0);
+    ret[0] = socket(AF_INET, SOCK_STREAM, 0);
+    ck_assert_int_eq(setsockopt(ret[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+    ck_assert_int_eq(connect(ret[0], (struct sockaddr *)&at, sizeof at), 0);
+    ret[1] = accept(listener, NULL, NULL);
+    ck_assert_int_ge(ret[1], 0);
+    close(listener);
+}
+
+/* TCP may take a part of a message. */
+START_TEST(messages_are_dropped_whole)
+{
+    int fds[2];
+    struct ddpi_control a, b;
+    struct ddpi_memo memo, got;
+    unsigned cut = 0, came = 0;
+    small_tcp_pair(fds);
+    ddpi_control_init(&a, fds[0]);
+    ddpi_control_init(&b, fds[1]);
+    ddpi_memo_fill(&memo, DDPI_NOTICE_ASK, DDP_OK, "");
+    for (unsigned turn = 0; turn < 200; turn++) {
+        for (unsigned i = 0; i < 1 + turn % 17; i++) {
+            ddpi_memo_tag(&memo, turn);
+            ddpi_control_send(&a, &memo);
+            cut += a.unsent > 0;
+        }
+        enum ddpi_control_event event;
+        for (unsigned i = 0; i < 3; i++) /* not all of them */
+            if ((event = ddpi_control_read(&b, &got)) != DDPI_CONTROL_NONE) {
+                ck_assert_int_eq(event, DDPI_CONTROL_MEMO);
+                ck_assert_uint_le(got.tag, turn);
+                came++;
+            }
+    }
+    ck_assert_uint_gt(cut, 0);
+    ck_assert_uint_gt(came, 0);
+    ddpi_control_finish(&a);
+    ddpi_control_finish(&b);
+}
+END_TEST
+
 START_TEST(descriptors_need_a_unix_socket)
 {
     struct ddpi_control control;
@@ -693,6 +745,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_handover_that_finds_no_room_is_told_from_garbage);
     tcase_add_loop_test(tcase, only_what_the_peer_has_sealed_is_taken, 0, 5 * TRANSPORTS);
     tcase_add_test(tcase, numbers_may_come_out_of_order);
+    tcase_add_test(tcase, messages_are_dropped_whole);
     tcase_add_test(tcase, descriptors_need_a_unix_socket);
     tcase_add_loop_test(tcase, what_was_sent_before_the_end_arrives, 0, TRANSPORTS);
     tcase_add_loop_test(tcase, nobody_between_reads_by_tls, 0, 2);

@@ -114,12 +114,34 @@ void ddpi_memo_tag(struct ddpi_memo *memo, uint32_t tag)
     memo->tag = htole32(tag);
 }
 
+/* Of a message, what TCP did not take goes before the next one. False: it still does not fit. */
+static bool send_rest(struct ddpi_control *control)
+{
+    const char *end = (const char *)(&control->outbox + 1);
+    if (control->unsent == 0)
+        return true;
+    ssize_t len =
+        send(control->fd, end - control->unsent, control->unsent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    control->unsent -= len > 0 ? (uint32_t)len : 0;
+    return control->unsent == 0;
+}
+
+/* If a message does not arrive, the peer is gone, or has not read for long. A signal handler that
+ * comes in between aborts the communicator: its message goes at once. */
 void ddpi_control_send(struct ddpi_control *control, const struct ddpi_memo *memo)
 {
     int saved_errno = errno;
     struct ddpi_sealed_memo sealed = memo_seal(control, memo);
-    /* If it does not arrive, the peer is gone. */
-    (void)!send(control->fd, &sealed, sizeof sealed, MSG_DONTWAIT | MSG_NOSIGNAL);
+    bool between = atomic_flag_test_and_set(&control->sending);
+    if (between || send_rest(control)) {
+        ssize_t len = send(control->fd, &sealed, sizeof sealed, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (!between && len > 0 && (size_t)len < sizeof sealed) {
+            control->outbox = sealed;
+            control->unsent = (uint32_t)(sizeof sealed - (size_t)len);
+        }
+    }
+    if (!between)
+        atomic_flag_clear(&control->sending);
     errno = saved_errno;
 }
 

@@ -69,6 +69,9 @@ struct ddpi_control {
     bool local; /* a Unix socket: descriptors can be handed over */
     struct ddpi_seals seals;
     _Atomic uint64_t sent; /* the number of the next message */
+    atomic_flag sending;   /* a thread uses the next two */
+    uint32_t unsent;       /* bytes at the end of @outbox; 0: none */
+    struct ddpi_sealed_memo outbox;
     uint64_t heard;        /* one more than the highest number that was accepted */
     uint64_t heard_before; /* a bit for each of the 64 numbers up to it: accepted */
     uint32_t got;
@@ -99,7 +102,7 @@ ddp_status ddpi_memo_failure(const struct ddpi_memo *memo);
 /* Set the tag of @memo, which is to be sent. */
 void ddpi_memo_tag(struct ddpi_memo *memo, uint32_t tag);
 
-/* Async-signal-safe. */
+/* Async-signal-safe. Other threads may send at the same time. */
 void ddpi_control_send(struct ddpi_control *control, const struct ddpi_memo *memo);
 
 /* Pass @fd, which stays the caller's, to the peer, with a @tag. false: this socket cannot do that
