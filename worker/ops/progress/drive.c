@@ -412,8 +412,9 @@ static bool drive_until(struct ddp_comm *comm, const struct ddpi_drive_end *end,
             return false;
         if (turn.moved) {
             idle = 0;
-            status = ++moves % MOVES_A_LOOK == 0 ? stay_in_touch(comm, true) : DDP_OK;
-            if (status == DDP_OK && end->at_once && moves == MOVES_A_LOOK)
+            bool look = ++moves % MOVES_A_LOOK == 0;
+            status = look ? stay_in_touch(comm, true) : DDP_OK;
+            if (status == DDP_OK && look && (end->at_once || is_late(end)))
                 return false;
         } else if (end->at_once) {
             status = stay_in_touch(comm, false);
