@@ -156,9 +156,11 @@ static void start_dial(ddp_store *store)
 {
     struct ddp_error err;
     struct addrinfo *infos;
+    uint32_t asked = store->core.endpoint;
     ddp_status status = resolve_unlocked(store, &infos, &err);
     uint64_t now_ms = ddpi_monotonic_ms();
-    if (store->core.sm.state != CLIENT_DIALING) { /* the attempt was given up meanwhile */
+    if (store->core.sm.state != CLIENT_DIALING || store->core.endpoint != asked) {
+        /* the attempt was given up meanwhile */
         if (status == DDP_OK)
             freeaddrinfo(infos);
         return;
