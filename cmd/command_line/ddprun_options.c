@@ -238,8 +238,8 @@ static const struct option table[] = {
      "ones join the job up to --nnodes=MIN:MAX, others leave it",
      option_text, FIELD(discovery), 0, 0},
     {"blacklist-cooldown-range", 0, "MIN:MAX", NULL, "never", HOSTS,
-     "try a host that has failed again after MIN, twice as long after each further failure, at "
-     "most MAX",
+     "try a host of --host-discovery-script that has failed again after MIN, twice as long after "
+     "each further failure, at most MAX",
      parse_cooldown, FIELD(cooldown), 0, 24 * HOURS_MS},
     {"leash", 0, NULL, NULL, NULL, NULL,
      "what ddprun gives to the ddprun that it starts on each host: read the token, variables and "

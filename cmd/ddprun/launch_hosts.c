@@ -266,6 +266,10 @@ static ddp_status check_together(const struct ddprun_options *options, struct dd
         return ddpi_error_set(err, DDP_E_INVALID,
                               "a list of hosts comes with a store of its own: leave out "
                               "--standalone, --rdzv-endpoint and --master-addr");
+    if (options->cooldown.min_ms != 0 && options->discovery == NULL)
+        return ddpi_error_set(err, DDP_E_INVALID,
+                              "--blacklist-cooldown-range is for hosts of a "
+                              "--host-discovery-script; those of a list are not tried again");
     return DDP_OK;
 }
 
@@ -329,7 +333,8 @@ static int plan_launch(struct launch *launch, const struct ddprun_options *optio
     uint32_t files = FILES_OF_HEAD + (uint32_t)launch->hosts.count * (FILES_OF_HOST + 1);
     if ((needs_launcher(launch) && find_launcher(launch, options, err) != DDP_OK) ||
         decide_store(launch, options, err) != DDP_OK || check_commands(launch, err) != DDP_OK ||
-        fill_head(launch, options, err) != DDP_OK || host_need_files(files, NULL, err) != DDP_OK)
+        fill_head(launch, options, err) != DDP_OK ||
+        host_need_files(files, &launch->head.nofile, err) != DDP_OK)
         return EXIT_CONFIG;
     return 0;
 }

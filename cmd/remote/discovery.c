@@ -186,7 +186,7 @@ static void on_spawned(void *ctx, struct spawner_task *task)
         close(discovery->pidfd);
         discovery->pidfd = -1;
     }
-    if (discovery->closing)
+    if (discovery->closing || discovery->late)
         kill_run(discovery);
     end_part(discovery);
 }
@@ -221,6 +221,7 @@ static void start_run(struct discovery *discovery)
     discovery->task = (struct spawner_task){.request = {.path = discovery->path,
                                                         .argv = discovery->argv,
                                                         .envp = discovery->envp,
+                                                        .nofile = discovery->nofile,
                                                         .stdio = {0, -1, 2}}};
     discovery->parts = 1; /* the start */
     if (open_output(discovery, &discovery->error) == DDP_OK) {
@@ -232,11 +233,12 @@ static void start_run(struct discovery *discovery)
 }
 
 ddp_status discovery_open(struct discovery *discovery, const char *path, char *const *envp,
-                          uv_loop_t *loop, const struct discovery_hooks *hooks,
-                          struct ddp_error *err)
+                          const struct rlimit *nofile, uv_loop_t *loop,
+                          const struct discovery_hooks *hooks, struct ddp_error *err)
 {
     discovery->path = path;
     discovery->envp = envp;
+    discovery->nofile = nofile;
     discovery->argv[0] = (char *)(uintptr_t)path;
     discovery->hooks = *hooks;
     discovery->loop = loop;

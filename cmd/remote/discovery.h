@@ -26,6 +26,7 @@ struct discovery_hooks {
 struct discovery {
     const char *path;
     char *const *envp;
+    const struct rlimit *nofile;
     char *argv[2];
     struct discovery_hooks hooks;
     uv_loop_t *loop;
@@ -45,10 +46,11 @@ struct discovery {
     bool open, closing, late, flooded;
 };
 
-/* Start the first run. On failure, too, discovery_close() follows. */
+/* Start the first run. @nofile: its limit on open files. On failure, too, discovery_close()
+ * follows. */
 DDP_MUST_CHECK ddp_status discovery_open(struct discovery *discovery, const char *path,
-                                         char *const *envp, uv_loop_t *loop,
-                                         const struct discovery_hooks *hooks,
+                                         char *const *envp, const struct rlimit *nofile,
+                                         uv_loop_t *loop, const struct discovery_hooks *hooks,
                                          struct ddp_error *err);
 
 /* Kill a run that is under way; hooks.closed() follows, from the loop or at once. */

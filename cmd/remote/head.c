@@ -17,7 +17,6 @@
 #include "mem.h"
 #include "processors.h"
 #include "proof.h"
-#include "reap.h"
 #include "remote_agent.h"
 #include "signames.h"
 #include "sigwatch.h"
@@ -79,6 +78,17 @@ static void end_job(struct head *head, int sig);
 
 static void wait_at_most(struct head *head, enum head_step step, uint64_t ms);
 
+static void on_settled(void *ctx);
+
+/* No process of an agent is left. */
+static bool only_output_is_left(const struct head *head)
+{
+    for (size_t i = 0; i < head->count; i++)
+        if (remote_agent_is_up(head->agents[i]) && !head->agents[i]->exited)
+            return false;
+    return head->up > 0 || head->step == HEAD_CLOSING;
+}
+
 static void apply_to_all(struct head *head, void (*action)(struct remote_agent *agent))
 {
     for (size_t i = 0; i < head->count; i++)
@@ -86,9 +96,26 @@ static void apply_to_all(struct head *head, void (*action)(struct remote_agent *
             action(head->agents[i]);
 }
 
+/* It is not read. */
+static void drop_output(struct head *head)
+{
+    logmux_discard(&head->mux);
+    on_settled(head);
+}
+
+static void say_stuck(struct remote_agent *agent)
+{
+    logmux_say(agent->mux, "the process %d, which starts host '%s', does not end when it is killed",
+               (int)agent->pid, agent->host.name);
+}
+
 static void on_patience_over(uv_timer_t *timer)
 {
     struct head *head = timer->data;
+    if (head->step >= HEAD_SIGNALLED && only_output_is_left(head)) {
+        drop_output(head);
+        return;
+    }
     switch (head->step) {
     case HEAD_RUNNING: /* --host-discovery-script has named no host that could be started */
         logmux_say(&head->mux, "no host could be started within %" PRIu64 " s",
@@ -96,8 +123,11 @@ static void on_patience_over(uv_timer_t *timer)
         head->lost_code = EXIT_TRY_AGAIN;
         close_head(head);
         break;
-    case HEAD_EXPECTING:
-        end_job(head, SIGTERM);
+    case HEAD_EXPECTING: /* while output is not read, an agent cannot get rid of its own */
+        if (head->mux.paused)
+            wait_at_most(head, HEAD_EXPECTING, STEP_MS);
+        else
+            end_job(head, SIGTERM);
         break;
     case HEAD_SIGNALLED:
         apply_to_all(head, remote_agent_let_go);
@@ -107,7 +137,10 @@ static void on_patience_over(uv_timer_t *timer)
         apply_to_all(head, remote_agent_kill);
         wait_at_most(head, HEAD_KILLED, KILLING_MS);
         break;
-    case HEAD_KILLED: /* stuck in the kernel: the guard says so */
+    case HEAD_KILLED: /* the guard tries once more */
+        apply_to_all(head, say_stuck);
+        uv_stop(&head->loop);
+        break;
     case HEAD_CLOSING:
         break;
     }
@@ -136,8 +169,6 @@ static void signal_agents(struct head *head, int sig)
 
 static void end_job(struct head *head, int sig)
 {
-    if (head->step == HEAD_CLOSING)
-        return;
     signal_agents(head, sig);
     if (head->step < HEAD_SIGNALLED)
         wait_at_most(head, HEAD_SIGNALLED, head->config->shutdown_timeout_ms + STEP_MS);
@@ -208,7 +239,8 @@ static void start_agent(struct head *head, struct remote_agent *agent, uint32_t 
     if (ok && argv != NULL) {
         if (head->up++ == 0)
             uv_timer_stop(&head->patience);
-        remote_agent_start(agent, argv, config->envp, &greeting, config->start_timeout_ms);
+        remote_agent_start(agent, argv, config->envp, &config->nofile, &greeting,
+                           config->start_timeout_ms);
     } else {
         logmux_say(&head->mux, "host '%s' cannot be started: " HEAD_COMMAND_TOO_LONG,
                    agent->host.name);
@@ -373,6 +405,10 @@ static void on_agent_ended(void *ctx, struct remote_agent *agent)
         wait_at_most(head, HEAD_EXPECTING, head->config->shutdown_timeout_ms + STEP_MS);
     else if (head->step == HEAD_RUNNING && !has_enough(head))
         end_job(head, SIGTERM);
+    if (head->config->discovery == NULL) { /* it is not tried again; perhaps one was not needed */
+        agent->listed = false;
+        start_hosts(head);
+    }
 }
 
 static void on_spawned(void *ctx, struct spawner_task *task)
@@ -392,6 +428,10 @@ static void on_ending_signal(uv_signal_t *handle, int sig)
     bool first = head->signal == 0;
     head->signal = sig;
     head->signal_ms = ddpi_monotonic_ms();
+    if (only_output_is_left(head)) {
+        drop_output(head);
+        return;
+    }
     logmux_note(&head->mux, "%s: %s on %zu hosts", signame_of(sig, name),
                 first ? "stopping the workers (once more kills them)" : "killing the workers",
                 head->up);
@@ -406,14 +446,23 @@ static void on_forwarded_signal(uv_signal_t *handle, int sig)
             remote_agent_signal(head->agents[i], sig);
 }
 
-/* The guard is dead: nobody waits for the result, and nothing else ends the agents. */
+/* The guard is dead: nobody waits for the result, and nothing else ends the agents. Without their
+ * leashes they kill their workers. */
 static void on_guard_gone(uv_poll_t *poll, int status, int events)
 {
     struct head *head = poll->data;
     (void)status;
     (void)events;
     uv_poll_stop(poll);
+    if (only_output_is_left(head)) {
+        drop_output(head);
+        return;
+    }
+    logmux_discard(&head->mux);
     end_job(head, SIGTERM);
+    apply_to_all(head, remote_agent_let_go);
+    if (head->step == HEAD_SIGNALLED)
+        wait_at_most(head, HEAD_LET_GO, LETTING_GO_MS);
 }
 
 /* ---- life ---- */
@@ -465,8 +514,8 @@ static ddp_status open_head(struct head *head, const struct guard_agent *split,
     if (status == DDP_OK)
         status = open_store(head, err);
     if (status == DDP_OK && config->discovery != NULL)
-        status = discovery_open(&head->discovery, config->discovery, config->envp, &head->loop,
-                                &asked, err);
+        status = discovery_open(&head->discovery, config->discovery, config->envp, &config->nofile,
+                                &head->loop, &asked, err);
     if (status == DDP_OK && config->discovery != NULL)
         wait_at_most(head, HEAD_RUNNING, config->join_timeout_ms);
     return status;
@@ -493,7 +542,7 @@ int head_run(const struct head_config *config, const struct guard_agent *split)
 {
     struct ddp_error err;
     struct head *head = ddpi_calloc(1, sizeof *head);
-    if (head == NULL || reap_become_subreaper() != 0 || uv_loop_init(&head->loop) != 0) {
+    if (head == NULL || uv_loop_init(&head->loop) != 0) {
         fprintf(stderr, "ddprun: cannot set up the launcher of hosts: memory is short\n");
         ddpi_free(head);
         return EXIT_CONFIG;

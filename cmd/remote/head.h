@@ -18,6 +18,7 @@
 #include "voice.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 
 /* The command of a host's agent; see head_command.h. */
 struct head_command;
@@ -28,6 +29,7 @@ struct head_config {
     const struct head_command *command;
     const struct ddpi_buf *greeting; /* for each leash, without "go" */
     char *const *envp;
+    struct rlimit nofile; /* of open files, for what it starts */
     const char *store_host;
     const struct ddpi_credential *token; /* NULL: none */
     enum ddpi_server_auth auth;

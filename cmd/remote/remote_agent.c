@@ -79,6 +79,10 @@ void remote_agent_let_go(struct remote_agent *agent)
 static void on_pipes_late(uv_timer_t *timer)
 {
     struct remote_agent *agent = timer->data;
+    if (agent->mux->paused && !agent->stopping) { /* they may hold its last words */
+        uv_timer_start(timer, on_pipes_late, PIPES_MS, 0);
+        return;
+    }
     for (int i = 0; i < 2; i++)
         logmux_abandon(&agent->streams[i]);
     close_handle(agent, (uv_handle_t *)timer);
@@ -316,7 +320,8 @@ void remote_agent_spawned(struct spawner_task *task)
 }
 
 void remote_agent_start(struct remote_agent *agent, char **argv, char *const *envp,
-                        const struct ddpi_buf *greeting, uint64_t timeout_ms)
+                        const struct rlimit *nofile, const struct ddpi_buf *greeting,
+                        uint64_t timeout_ms)
 {
     struct ddp_error err;
     agent->argv = argv;
@@ -326,7 +331,8 @@ void remote_agent_start(struct remote_agent *agent, char **argv, char *const *en
     agent->error.msg[0] = agent->version[0] = '\0';
     agent->hello_len = 0;
     agent->task = (struct spawner_task){
-        .request = {.path = argv[0], .argv = argv, .envp = envp, .stdio = {-1, -1, -1}}};
+        .request = {
+            .path = argv[0], .argv = argv, .envp = envp, .nofile = nofile, .stdio = {-1, -1, -1}}};
     ddpi_sm_move(&agent->sm, REMOTE_STARTING);
     uv_timer_init(agent->loop, &agent->deadline);
     uv_pipe_init(agent->loop, &agent->leash, 0);

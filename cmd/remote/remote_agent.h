@@ -73,10 +73,12 @@ void remote_agent_init(struct remote_agent *agent, const struct host_entry *host
                        struct logmux *mux, struct spawner *spawner,
                        const struct remote_hooks *hooks);
 
-/* Start it with @argv, which now belongs to the agent (freed with ddpi_free()), and write @greeting
- * to its leash. hooks->ended() follows if it fails, or if there is no hello within @timeout_ms. */
+/* Start it with @argv, which now belongs to the agent (freed with ddpi_free()), and with the limit
+ * on open files @nofile; write @greeting to its leash. hooks->ended() follows if it fails, or if
+ * there is no hello within @timeout_ms. */
 void remote_agent_start(struct remote_agent *agent, char **argv, char *const *envp,
-                        const struct ddpi_buf *greeting, uint64_t timeout_ms);
+                        const struct rlimit *nofile, const struct ddpi_buf *greeting,
+                        uint64_t timeout_ms);
 
 /* The task of the spawner is done; for its callback. */
 void remote_agent_spawned(struct spawner_task *task);

@@ -8,14 +8,17 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import unittest
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DDPRUN, DdprunCase, children
+from ddprun_run import DDPRUN, DdprunCase, children, wait_until
+from proc_tree import all_processes
 
 UNREACHABLE, TRY_AGAIN, CONFIG = 69, 75, 78
+MORE_THAN_IS_QUEUED = 1024 * 1024 + 3 * 32 * 1024 # bytes; what is more fits into the two pipes between reader and worker
 
 SHELL = r'''#!/bin/sh
 host=${1#*@}
@@ -29,6 +32,7 @@ flood) yes garbage | head -c 1000000 ;;
 prompting) printf "%01000d user@host:~\$ " 0 ;;
 noisy) echo "Welcome to $host!"; echo motd >&2 ;;
 weak*) sh -c "$2"; exit ;;
+silent) exit 0 ;;
 empty) echo "sh: 1: ddprun: not found" >&2; exit 127 ;;
 esac
 exec sh -c "$2"
@@ -105,7 +109,9 @@ class Lists(HostsCase):
                                     (['-H', 'a', '--include=b'], 2, '--include', "'b' is not in the list"),
                                     (['-H', 'a', '--nnodes=2'], 2, '--nnodes', 'only 1 host is listed'),
                                     (['-H', 'a', '--standalone'], 2, '--standalone'),
-                                    (['-H', 'a', '--rdzv-endpoint=b:1'], 2, '--rdzv-endpoint')):
+                                    (['-H', 'a', '--rdzv-endpoint=b:1'], 2, '--rdzv-endpoint'),
+                                    (['-H', 'a', '--blacklist-cooldown-range=1:2'], 2, '--blacklist-cooldown-range',
+                                     '--host-discovery-script')):
             self.assert_sentence(self.job(*words, 'true'), code, *texts)
         self.assert_sentence(self.run_job('--launcher=no-such-shell', '-H', 'a', 'true'), CONFIG, 'no-such-shell')
         self.assert_sentence(self.run_job('--launcher', self.shell, '-H', 'no.such.host.invalid', 'true'), CONFIG,
@@ -217,6 +223,57 @@ class Failures(HostsCase):
         self.assertEqual(job.wait(), UNREACHABLE, job.err)
         self.assertRegex(job.err, "host 'weak[12]' is lost: killed by signal 9")
 
+    def test_a_host_is_tried_once(self):
+        """Also one whose shell says that all is well."""
+        job = self.start(*self.words('-H', 'a:1,silent:1', '--nnodes=1:2', '--settle=0s', '--no-prefix', 'sh', '-c',
+                                     'echo up; read -r line <go'))
+        os.mkfifo(self.folder / 'go')
+        job.read_until("host 'silent' could not be started: exit code 0")
+        job.read_until('up')
+        (self.folder / 'go').write_text('\n')
+        self.assertEqual(job.wait(), 0, job.err)
+        self.assertEqual(sorted(self.started.read_text().split()), ['a', 'silent'])
+
+    def test_a_host_that_was_not_needed_steps_in(self):
+        job = self.start(*self.words('-H', 'weak1:1,weak2:1,c:1', '--nnodes=1:2', '--settle=0s', '--no-prefix', 'sh', '-c',
+                                     'echo "world $WORLD_SIZE"; sleep 1000'))
+        job.read_until('world 2', 2)
+        os.kill(children(children(job.pid)[0])[0], signal.SIGKILL)
+        job.read_until('world 2', 4)
+        self.assertEqual(self.started.read_text().split()[2:], ['c'])
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 128 + signal.SIGTERM, job.err)
+
+    def ended_with_output(self, code):
+        """A job whose host has ended before all of its output was read: the rest is in the pipes from it."""
+        job = self.start(*self.words('-H', 'a:1', '--no-prefix', 'sh', '-c',
+                                     f'yes 0123456789abcde | head -c {MORE_THAN_IS_QUEUED}; echo THE REASON >&2; exit {code}'))
+        head = job.agent()
+        wait_until(lambda: self.started.read_text() and not children(head), 'the end of the host')
+        return job, head
+
+    def test_a_reader_that_pauses_loses_nothing(self):
+        job, _ = self.ended_with_output(3)
+        time.sleep(1.5) # longer than what ddprun waits for leftover pipes
+        self.assertEqual(job.wait(), 3, job.err)
+        self.assertEqual(len(job.out), MORE_THAN_IS_QUEUED)
+        for line in ('THE REASON\n', 'rank 0 failed first: exit code 3'):
+            self.assertIn(line, job.err)
+
+    def test_output_that_nobody_reads_keeps_nobody(self):
+        job, _ = self.ended_with_output(0)
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.process.wait(), 0)
+        job, head = self.ended_with_output(0)
+        os.kill(job.pid, signal.SIGKILL)
+        job.process.wait()
+        job.wait_gone()
+
+    def test_the_limit_on_open_files_is_that_of_the_shell(self):
+        job = self.run_job('-c', 'ulimit -Sn 512; exec "$@"', '-', DDPRUN,
+                           *self.words('-H', 'a:1', '--no-prefix', 'sh', '-c', 'ulimit -Sn'), program='sh')
+        self.assertEqual((job.code, job.out), (0, '512\n'), job.err)
+
     def test_signals(self):
         script = 'trap "echo usr1" USR1; trap "echo term; exit 0" TERM; echo up; while :; do sleep 1000 & wait $!; done'
         job = self.start(*self.words('-H', 'a:1,b:1', 'sh', '-c', script))
@@ -268,6 +325,18 @@ class Discovery(HostsCase):
         self.list_hosts('b:1\n')
         job.read_until("host 'a' is no longer listed")
         job.read_until('world 1\n', 2)
+        job.signal(signal.SIGTERM)
+        self.assertEqual(job.wait(), 128 + signal.SIGTERM, job.err)
+
+    def test_what_a_script_leaves_behind_is_collected(self):
+        runs = self.folder / 'runs'
+        self.write('discover', f'#!/bin/sh\nsleep 0.1 >/dev/null &\necho run >>{runs}\ncat {self.list}\n')
+        job = self.discover('sleep', '1000')
+        head = job.agent()
+        def dead_after(count):
+            wait_until(lambda: runs.exists() and runs.read_text().count('run') >= count, f'{count} runs')
+            return {process.pid for process in all_processes() if process.parent == head and process.state == 'Z'}
+        self.assertEqual(dead_after(3) & dead_after(5), set())
         job.signal(signal.SIGTERM)
         self.assertEqual(job.wait(), 128 + signal.SIGTERM, job.err)
 
