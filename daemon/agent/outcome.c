@@ -196,7 +196,11 @@ static void report_file_losses(struct agent *agent)
 {
     static const char *const names[] = {"stdout", "stderr"};
     for (int s = 0; s < 2; s++) {
-        int lost = agent->mux.filters[s].sys_errno;
+        int lost = agent->mux.consoles[s].failed_errno;
+        if (lost != 0)
+            logmux_say(&agent->mux, "what went to %s is incomplete: %s", names[s],
+                       strerrordesc_np(lost));
+        lost = agent->mux.filters[s].sys_errno;
         if (lost != 0)
             logmux_say(&agent->mux, "the filtered copy of %s is incomplete: %s", names[s],
                        strerrordesc_np(lost));

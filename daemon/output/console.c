@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -64,10 +65,13 @@ static bool queue(struct console *console, const char *prefix, size_t prefix_len
 /* The notice stands where output is missing, so nothing is queued before it. */
 static void queue_notice(struct console *console)
 {
-    static const char notice[] =
-        "ddprun: some output is missing here: the queue was full, as nothing had been read\n";
-    if (console->lost && queue(console, "", 0, notice, sizeof notice - 1))
-        console->lost = false;
+    char notice[160];
+    if (!console->lost)
+        return;
+    int len = snprintf(notice, sizeof notice, "ddprun: some output is missing here: %s\n",
+                       console->failed_errno != 0 ? strerrordesc_np(console->failed_errno)
+                                                  : "the queue was full, as nothing had been read");
+    console->lost = !queue(console, "", 0, notice, (size_t)len);
 }
 
 void console_add(struct console *console, const char *prefix, size_t prefix_len, const char *text,
@@ -107,6 +111,12 @@ static void watch_writable(struct console *console, bool on)
         uv_poll_stop(&console->poll);
 }
 
+/* A reader that is gone does not come back. A file is made smaller, or its disk gets room. */
+static bool may_have_room_again(int sys_errno)
+{
+    return sys_errno == ENOSPC || sys_errno == EDQUOT || sys_errno == EFBIG;
+}
+
 /* Returns false when no more can be written now. */
 static bool write_piece(struct console *console)
 {
@@ -121,7 +131,14 @@ static bool write_piece(struct console *console)
     }
     if (written < 0 && (errno == EAGAIN || errno == EINTR))
         return errno == EINTR;
-    console_discard(console);
+    if (written < 0 && errno != EPIPE)
+        console->failed_errno = errno;
+    if (written < 0 && may_have_room_again(errno)) {
+        ddpi_buf_consume(&console->queue, len);
+        console->lost = true;
+    } else {
+        console_discard(console);
+    }
     return false;
 }
 

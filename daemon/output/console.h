@@ -4,7 +4,7 @@
  * Lines are queued whole and written as fast as the reader takes them. The descriptor stays
  * blocking: it is shared with the user's shell. Producers should pause while console_full() says
  * so. If the reader goes away, further output is dropped and the job goes on. If the queue reaches
- * CONSOLE_QUEUE_MAX, output is dropped and a notice takes its place.
+ * CONSOLE_QUEUE_MAX, or a disk is full, output is dropped and a notice takes its place.
  */
 #ifndef DAEMON_CONSOLE_H
 #define DAEMON_CONSOLE_H
@@ -25,6 +25,7 @@ struct console {
     bool polling;
     bool lost;                  /* output was dropped, and the notice is not queued yet */
     bool gone;                  /* EPIPE or another error: drop everything */
+    int failed_errno;           /* of the last write that lost output; 0: none has */
     void (*drained)(void *ctx); /* the loop has written some of the queue; may be NULL */
     void *ctx;
 };

@@ -195,6 +195,7 @@ class Closed(DdprunCase):
         with open('/dev/full', 'w') as full:
             job = self.run_job('sh', '-c', 'echo x; exit 9', stdout=full)
         self.assertEqual(job.code, 9)
+        self.assertIn('ddprun: what went to stdout is incomplete: No space left on device\n', job.err)
 
 
 class Readers(DdprunCase):

@@ -6,11 +6,13 @@
 #include "failmem.h"
 #include "looptest.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -277,6 +279,38 @@ START_TEST(devices_without_poll_work_too)
 }
 END_TEST
 
+/* As on a disk that is full until somebody removes what is there. */
+START_TEST(a_file_may_have_room_again)
+{
+    char path[] = "/tmp/test_console_XXXXXX", text[512] = "";
+    int fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(fcntl(fd, F_SETFL, O_APPEND), 0);
+    struct rlimit before, limit;
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    limit = (struct rlimit){.rlim_cur = 200, .rlim_max = before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    start(fd);
+    for (int i = 0; i < 100; i++) {
+        add("", "ten bytes\n");
+        console_flush(&console);
+    }
+    ck_assert(console_idle(&console));
+    ck_assert_int_eq(console.failed_errno, EFBIG);
+    ck_assert_int_eq(lseek(fd, 0, SEEK_END), 200);
+    ck_assert_int_eq(ftruncate(fd, 0), 0);
+    add("", "after\n");
+    console_flush(&console);
+    ck_assert_int_ge(pread(fd, text, sizeof text - 1, 0), 0);
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &before), 0); /* Check writes files, too */
+    ck_assert_str_eq(text, "ddprun: some output is missing here: File too large\nafter\n");
+    finish();
+    unlink(path);
+    close(fd);
+}
+END_TEST
+
 START_TEST(without_memory_a_whole_line_is_lost_and_that_is_said)
 {
     int reader, fd = make_pipe(&reader);
@@ -343,7 +377,8 @@ Suite *test_suite(void)
               a_reader_that_is_gone_costs_nothing, a_reader_that_goes_is_noticed,
               discarding_forgets_the_queue_and_what_follows,
               a_closed_descriptor_is_a_reader_that_is_gone, a_file_takes_all_at_once,
-              devices_without_poll_work_too, without_memory_a_whole_line_is_lost_and_that_is_said,
+              devices_without_poll_work_too, a_file_may_have_room_again,
+              without_memory_a_whole_line_is_lost_and_that_is_said,
               beyond_the_limit_all_is_lost_until_that_is_said, closing_twice_is_harmless);
     suite_add_tcase(suite, tcase);
     return suite;
