@@ -24,7 +24,7 @@ static void begin_attempt(struct agent *agent, const struct ddp_round_seat *seat
     agent->cause = AGENT_CAUSE_NONE;
     sigemptyset(&agent->held_signals);
     agent->root = agent->dying = NULL;
-    agent->root_broken = false;
+    agent->root_broken = agent->asked_helpers = false;
     ddpi_free(agent->error_copy);
     agent->error_copy = NULL;
     death_watch_renew(&agent->death_watch);

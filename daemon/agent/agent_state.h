@@ -94,6 +94,7 @@ struct agent {
     struct worker_proc *dying; /* seen dying before waitpid() could report it; else NULL */
     bool root_oom;             /* the kernel's out-of-memory killer ended @root */
     uint64_t oom_others;       /* processes that it ended before, and not @root */
+    bool asked_helpers;        /* to end, or it is too late to ask */
     bool root_broken;          /* @root's program cannot run as it is; known at the report */
     char *error_copy;          /* the error file of @root; NULL: it left none */
     sigset_t held_signals;     /* to be forwarded when all workers run */

@@ -34,6 +34,7 @@ enum {
 static void enter_sweeping(struct agent *agent);
 static void enter_settling(struct agent *agent);
 static void ask_helpers(struct agent *agent);
+static void on_settle_over(uv_timer_t *timer);
 
 static void ask_workers(struct agent *agent, int sig)
 {
@@ -62,7 +63,7 @@ void agent_stop(struct agent *agent, enum member_stop how)
     if (agent->cause == AGENT_CAUSE_START || agent->sm.state == AGENT_IDLE)
         return; /* agent_abort_start() ends the workers; or none runs */
     worker_starter_cancel(&agent->starter);
-    if (agent->sm.state == AGENT_SETTLING && agent->cause == AGENT_CAUSE_NONE)
+    if (agent->sm.state == AGENT_SETTLING && !agent->asked_helpers)
         ask_helpers(agent);
     agent_set_cause(agent, AGENT_CAUSE_ORDER);
     if (how == MEMBER_STOP_KILL) {
@@ -153,6 +154,8 @@ static bool is_shm_manager(const struct ddpi_proc_stat *stat)
 
 static void ask_helpers(struct agent *agent)
 {
+    agent->asked_helpers = true;
+    uv_timer_start(&agent->timer, on_settle_over, SETTLE_ASKED_MS, 0);
     reap_signal_below(SIGTERM, warm_process_pid(&agent->warm), is_helper, agent);
 }
 
@@ -216,6 +219,7 @@ static void on_settle_over(uv_timer_t *timer)
                     "waiting for PyTorch's torch_shm_manager to remove the workers' shared memory, "
                     "at most %d s; a second signal ends the wait",
                     MANAGER_LIMIT_MS / 1000);
+    agent->asked_helpers = true; /* they are killed now */
     agent->sweep_deadline_ms = ddpi_monotonic_ms() + MANAGER_LIMIT_MS;
     uv_timer_start(timer, on_manager_timer, MANAGER_AGAIN_MS, MANAGER_AGAIN_MS);
     on_manager_timer(timer);
@@ -226,12 +230,10 @@ static void enter_settling(struct agent *agent)
 {
     ddpi_sm_move(&agent->sm, AGENT_SETTLING);
     pmix_host_end(&agent->pmix);
-    uint64_t settle_ms = SETTLE_MS;
-    if (agent->cause != AGENT_CAUSE_NONE) {
+    if (agent->cause == AGENT_CAUSE_NONE)
+        uv_timer_start(&agent->timer, on_settle_over, SETTLE_MS, 0);
+    else
         ask_helpers(agent);
-        settle_ms = SETTLE_ASKED_MS;
-    }
-    uv_timer_start(&agent->timer, on_settle_over, settle_ms, 0);
 }
 
 static bool settle_when_main_programs_ended(struct agent *agent)
