@@ -12,6 +12,7 @@
 #include "reap.h"
 #include "sidecar.h"
 #include "signames.h"
+#include "sigwatch.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -142,7 +143,7 @@ static void take_signals(struct guard *guard)
             continue;
         if (!guard->gone)
             kill(guard->agent, (int)info.ssi_signo);
-        else
+        else if (!sigwatch_stays_ignored((int)info.ssi_signo))
             guard->told_to_end |= is_ending((int)info.ssi_signo);
     }
 }
@@ -280,8 +281,9 @@ static void fence(const struct guard *guard, uint64_t at_ms)
         poll(NULL, 0, 1); /* they are not our children, so no signal reports their end */
     }
     if (ended > 0)
-        guard_say("ddprun: the agent was stopped for longer than its lease allows, and the store "
-                  "gives the ranks of this node away; its workers have been killed\n");
+        guard_say("ddprun: the agent was stopped, or waited for a file system, for longer than its "
+                  "lease allows, and the store gives the ranks of this node away; its workers have "
+                  "been killed\n");
 }
 
 /* When to look at the fence again; UINT64_MAX: when told. One that is due is carried out. Moving

@@ -5,9 +5,8 @@
 
 #include "error.h"
 
-/* nohup expects an ignored signal to stay ignored. SIGCHLD is the exception: while it is ignored
- * there are no wait statuses. */
-static bool stays_ignored(int sig)
+/* SIGCHLD is the exception: while it is ignored there are no wait statuses. */
+bool sigwatch_stays_ignored(int sig)
 {
     struct sigaction action;
     return sig != SIGCHLD && sigaction(sig, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -16,7 +15,7 @@ static bool stays_ignored(int sig)
 ddp_status sigwatch_add(struct sigwatch *watch, uv_loop_t *loop, int sig, uv_signal_cb callback,
                         void *data, struct ddp_error *err)
 {
-    if (stays_ignored(sig))
+    if (sigwatch_stays_ignored(sig))
         return DDP_OK;
     int uv_status = uv_signal_init(loop, &watch->handles[sig]);
     if (uv_status == 0) {

@@ -15,8 +15,10 @@ struct sigwatch {
     bool open[NSIG];
 };
 
-/* Call @callback, with @data in the handle, for each @sig. A signal other than SIGCHLD that was
- * ignored when this process started stays ignored. */
+/* Whether this process was started with @sig ignored, as by nohup, which then stays so. */
+bool sigwatch_stays_ignored(int sig);
+
+/* Call @callback, with @data in the handle, for each @sig, unless that stays ignored. */
 DDP_MUST_CHECK ddp_status sigwatch_add(struct sigwatch *watch, uv_loop_t *loop, int sig,
                                        uv_signal_cb callback, void *data, struct ddp_error *err);
 
