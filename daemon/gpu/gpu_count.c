@@ -71,13 +71,16 @@ static bool await_count(int fd, uint64_t deadline_ms, struct answer *ret)
     return ready == 1 && read(fd, ret, sizeof *ret) == sizeof *ret;
 }
 
-static ddp_status say_silent(int wait_status, uint64_t timeout_ms, struct ddp_error *err)
+static ddp_status say_silent(int wait_status, bool late, uint64_t timeout_ms, struct ddp_error *err)
 {
     bool crashed = WIFSIGNALED(wait_status) && WTERMSIG(wait_status) != SIGKILL;
     if (crashed)
         ddpi_error_set(err, DDP_E_SYSTEM,
                        "the process that asks NVML for the GPUs was killed by signal %d",
                        WTERMSIG(wait_status));
+    else if (!late)
+        ddpi_error_set(err, DDP_E_SYSTEM,
+                       "the process that asks NVML for the GPUs has ended without an answer");
     else
         ddpi_error_set(err, DDP_E_SYSTEM, "NVML has not answered for %.1f s",
                        (double)timeout_ms / 1e3);
@@ -115,10 +118,11 @@ ddp_status gpu_count(const char *visible, uint64_t timeout_ms, uint32_t *ret_cou
     }
     uint64_t deadline_ms = ddpi_deadline(ddpi_monotonic_ms(), timeout_ms);
     bool answered = await_count(ends[0], deadline_ms, &answer);
+    bool late = ddpi_monotonic_ms() >= deadline_ms;
     int wait_status = end_child(pid);
     close(ends[0]);
     if (!answered)
-        return say_silent(wait_status, timeout_ms, err);
+        return say_silent(wait_status, late, timeout_ms, err);
     if (answer.status != DDP_OK && answer.status != DDP_E_NOT_FOUND)
         return ddpi_error_set(err, answer.status, "%s", answer.why);
     if (answer.count == 0)

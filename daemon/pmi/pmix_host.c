@@ -198,6 +198,7 @@ static void on_server_spawned(void *ctx, struct spawner_task *task)
         host->pid = task->child.pid;
     }
     if (host->sm.state == PMIX_HOST_ENDING) {
+        close_host_fd(&host->fd);
         if (host->pid == 0)
             ddpi_sm_move(&host->sm, PMIX_HOST_IDLE);
     } else if (task->status == DDP_OK) {
@@ -317,7 +318,8 @@ void pmix_host_end(struct pmix_host *host)
 {
     stop_knocking(host);
     close_host_channel(host);
-    close_host_fd(&host->fd);
+    if (host->sm.state != PMIX_HOST_STARTING) /* else a thread passes it on */
+        close_host_fd(&host->fd);
     if (host->sm.state == PMIX_HOST_LISTENING) {
         ddpi_sm_move(&host->sm, PMIX_HOST_IDLE);
     } else if (host->sm.state == PMIX_HOST_STARTING || host->sm.state == PMIX_HOST_SERVING) {
