@@ -17,7 +17,7 @@ import unittest
 import uuid
 from pathlib import Path
 
-from proc_tree import all_processes
+from proc_tree import all_processes, below
 
 ROOT = Path(__file__).resolve().parents[2]
 DDPRUN = os.environ.get('DDPRUN', str(ROOT / 'build' / 'bin' / 'ddprun'))
@@ -127,6 +127,7 @@ class Job:
         self.err_fd = self.process.stderr.fileno() if self.process.stderr else None
         self.open = set(self.pipes)
         self.told = False
+        self.seen = set() # pids and names of processes that were below it
 
     def collect(self, timeout=None):
         """Wait for output, if need be for @timeout seconds only, and keep what came."""
@@ -169,6 +170,7 @@ class Job:
         self.collect_until(lambda: self.out.count(text) + self.err.count(text) >= count, f'{text!r}, {count} times')
 
     def signal(self, sig):
+        self.look_below(all_processes()) # what it leaves behind is not below it any more
         os.kill(self.pid, sig)
 
     def insist(self, sig):
@@ -184,13 +186,19 @@ class Job:
             raise AssertionError(f'ddprun has ended without an agent:\n{self.out}{self.err}')
         return found[0]
 
+    def look_below(self, everybody):
+        self.seen |= {(process.pid, process.name) for process in below(self.pid, everybody)}
+
     def running(self):
-        """The pids of all its running processes. Without CAP_SYS_PTRACE the environment of ddprund, and so the mark,
-        cannot be read."""
-        found = marked_processes(self.mark)
-        if self.pid not in found and self.process.poll() is None:
-            found.append(self.pid)
-        return found
+        """The pids of all its running processes. Without CAP_SYS_PTRACE the environment of ddprun and ddprund, and so the
+        mark, cannot be read: they are those that were seen below it before."""
+        found = set(marked_processes(self.mark))
+        if self.process.poll() is None:
+            found.add(self.pid)
+        everybody = all_processes()
+        self.look_below(everybody)
+        found |= {process.pid for process in everybody if process.state != 'Z' and (process.pid, process.name) in self.seen}
+        return sorted(found)
 
     def wait(self):
         """Collect to the end; the exit code, or -N for signal N."""
