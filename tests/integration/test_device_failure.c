@@ -315,9 +315,10 @@ END_TEST
 
 /* ---- a GPU that is slow ---- */
 
-enum { SLOW_TIMEOUT_MS = 4000, SLOW_COUNT = 16 * 1024 * 1024, SLOW_DELAY_US = 40 * 1000 };
+enum { SLOW_TIMEOUT_MS = 60 * 1000, SLOW_COUNT = 16 * 1024 * 1024, SLOW_DELAY_US = 40 * 1000 };
 
-/* 64 copies of a megabyte each, which take their time: together most of the timeout. */
+/* 64 copies of a megabyte each, which take their time: together seconds, in which ranks ask each
+ * other whether they are there. */
 static void take_long(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     struct gear gear;
