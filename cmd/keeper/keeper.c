@@ -195,7 +195,7 @@ static void tell_server(struct keeper *keeper)
 {
     char text[DDPI_KEEPER_STATUS_MAX];
     size_t len = ddpi_keeper_status_put(&keeper->cluster.own, text);
-    if (len > 0 && keeper_peers_have_answered(keeper->peers))
+    if (len > 0 && keeper_peers_were_asked(keeper->peers))
         keeper_server_tell(&keeper->server, text, len);
     keeper_server_name(&keeper->server, ddpi_cluster_job(&keeper->cluster));
     if (ddpi_cluster_may_serve(&keeper->cluster, uv_now(keeper->loop)))

@@ -18,7 +18,7 @@ struct peer {
     char endpoint[DDPI_CLUSTER_ENDPOINT];
     ddp_store_uv *store; /* NULL: it is not asked */
     bool asked;
-    bool has_answered; /* or did not, when it was asked first */
+    bool was_asked; /* the first question to it is over */
     uint64_t asked_ms;
     uint64_t complained_ms; /* 0: not yet */
 };
@@ -47,7 +47,7 @@ static void on_answer(void *data, const struct ddp_store_result *result)
     struct ddpi_keeper_status status;
     struct ddp_error err;
     peer->asked = false;
-    peer->has_answered = true;
+    peer->was_asked = true;
     if (peer->peers->closed)
         return;
     if (result->status == DDP_E_DENIED || result->status == DDP_E_PROTOCOL)
@@ -76,10 +76,10 @@ void keeper_peers_ask(struct keeper_peers *peers)
     }
 }
 
-bool keeper_peers_have_answered(const struct keeper_peers *peers)
+bool keeper_peers_were_asked(const struct keeper_peers *peers)
 {
     for (unsigned i = 0; i < DDPI_CLUSTER_SIZE; i++)
-        if (peers->peers[i].store != NULL && !peers->peers[i].has_answered)
+        if (peers->peers[i].store != NULL && !peers->peers[i].was_asked)
             return false;
     return true;
 }

@@ -32,7 +32,7 @@ DDP_MUST_CHECK ddp_status keeper_peers_open(uv_loop_t *loop,
 /* Ask those that have answered the last question. Call it many times a second. */
 void keeper_peers_ask(struct keeper_peers *peers);
 /* Whether the first question to each of them is over: it was answered, or a second has passed. */
-bool keeper_peers_have_answered(const struct keeper_peers *peers);
+bool keeper_peers_were_asked(const struct keeper_peers *peers);
 /* NULL is allowed. Hears no more; the loop frees what is left. */
 void keeper_peers_close(struct keeper_peers *peers);
 
