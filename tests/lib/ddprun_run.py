@@ -68,7 +68,7 @@ def wait_until(condition, what):
 
 
 def growing(seconds, most):
-    """Limits for a question that is asked until somebody answers: twice as long each time."""
+    """Time limits: @seconds first, then each twice the one before, but never more than @most."""
     while True:
         yield seconds
         seconds = min(2 * seconds, most)

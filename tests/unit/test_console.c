@@ -279,7 +279,7 @@ START_TEST(devices_without_poll_work_too)
 }
 END_TEST
 
-/* As on a disk that is full until somebody removes what is there. */
+/* A limit on the size of the file stands in for a full disk. Later there is room again. */
 START_TEST(a_file_may_have_room_again)
 {
     char path[] = "/tmp/test_console_XXXXXX", text[512] = "";
