@@ -96,7 +96,7 @@ static void apply_to_all(struct head *head, void (*action)(struct remote_agent *
             action(head->agents[i]);
 }
 
-/* It is not read. */
+/* Nobody reads the rest of the output, so it is dropped, and the head can close. */
 static void drop_output(struct head *head)
 {
     logmux_discard(&head->mux);
@@ -405,7 +405,7 @@ static void on_agent_ended(void *ctx, struct remote_agent *agent)
         wait_at_most(head, HEAD_EXPECTING, head->config->shutdown_timeout_ms + STEP_MS);
     else if (head->step == HEAD_RUNNING && !has_enough(head))
         end_job(head, SIGTERM);
-    if (head->config->discovery == NULL) { /* it is not tried again; perhaps one was not needed */
+    if (head->config->discovery == NULL) { /* it is not tried again; a spare one steps in */
         agent->listed = false;
         start_hosts(head);
     }
