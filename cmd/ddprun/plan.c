@@ -522,7 +522,7 @@ ddp_status plan_logs(struct plan *plan, const struct ddprun_options *options, bo
                               "--duplicate-stdout-filters and --duplicate-stderr-filters write to "
                               "files, but --log-dir=/dev/null allows none; name a directory");
     ddp_status status = logdir_open(&plan->logs, base, plan->agent.run_id, wants_files, err);
-    *ret_announce = status == DDP_OK && plan->logs.kept && base == NULL;
+    *ret_announce = status == DDP_OK && plan->logs.end == LOGDIR_KEPT && base == NULL;
     return status;
 }
 

@@ -1,7 +1,7 @@
 /*
- * logdir.c - makes and removes the log tree. Owns the path and its descriptor, and the directory if
- * it is temporary. Directories have mode 0700: workers may print secrets. Everything is made
- * relative to the descriptor, as the path may lead elsewhere by then.
+ * logdir.c - makes the log tree and removes error files. Owns the path and its descriptor.
+ * Directories have mode 0700: workers may print secrets. Everything is made relative to the
+ * descriptor, as the path may lead elsewhere by then.
  */
 #include "logdir.h"
 
@@ -16,9 +16,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { FILE_MODE = 0600, RANDOM_LETTERS = 6 };
+enum { FILE_MODE = 0600 };
 
 static const char latest[] = "latest";
 static const char *const stream_names[] = {"stdout.log", "stderr.log"};
@@ -49,30 +51,24 @@ static void link_latest(int base_fd, const char *name)
     ssize_t len = readlinkat(base_fd, latest, target, sizeof target);
     bool unused = len < 0 && errno == ENOENT;
     bool ours = len > 0 && memchr(target, '/', (size_t)len) == NULL;
-    snprintf(fresh, sizeof fresh, ".%s_%s", latest, name + strlen(name) - RANDOM_LETTERS);
+    snprintf(fresh, sizeof fresh, ".%s_%s", latest, name + strlen(name) - SAFE_DIR_LETTERS);
     if ((!unused && !ours) || symlinkat(name, base_fd, fresh) != 0)
         return;
     if (renameat(base_fd, fresh, base_fd, latest) != 0)
         unlinkat(base_fd, fresh, 0);
 }
 
-/* @asked: @base is that of --log-dir, which is made if it is missing. */
-static ddp_status make_below(struct logdir *dir, const char *base, bool asked, const char *name,
-                             const char *setting, struct ddp_error *err)
+/* @setting: what names @base; --log-dir's is made if it is missing. */
+static ddp_status open_base(const char *base, const char *setting, bool make, int *ret_fd,
+                            struct ddp_error *err)
 {
-    int base_fd;
-    ddp_status status = safe_dir_open(base, asked, &base_fd, err);
-    if (status != DDP_OK) {
-        ddpi_error_wrap(err, status, "%s", setting);
-        return status == DDP_E_DENIED
-                   ? status
-                   : ddpi_error_advise(err, status, "set it to a directory that you may write to");
-    }
-    status = make_unique(dir, base_fd, base, name, setting, err);
-    if (status == DDP_OK && asked)
-        link_latest(base_fd, dir->path + strlen(base) + 1);
-    close(base_fd);
-    return status;
+    ddp_status status = safe_dir_open(base, make, ret_fd, err);
+    if (status == DDP_OK)
+        return DDP_OK;
+    ddpi_error_wrap(err, status, "%s", setting);
+    return status == DDP_E_DENIED
+               ? status
+               : ddpi_error_advise(err, status, "set it to a directory that you may write to");
 }
 
 /* Not in memory: logind empties /dev/shm of a user who logs out, and programs that run out of room
@@ -83,22 +79,90 @@ static const char *temporary_base(void)
     return base != NULL && *base != '\0' ? base : "/tmp";
 }
 
-ddp_status logdir_open(struct logdir *dir, const char *base, const char *run_id, bool keep,
-                       struct ddp_error *err)
+/* Whether @fd is a directory that is still there, belongs to this user, and is closed to others. */
+static bool is_private(int fd)
 {
-    if (base != NULL && *base == '\0')
-        base = NULL;
-    *dir = (struct logdir){.kept = keep || base != NULL, .fd = -1};
-    if (base != NULL && strcmp(base, "/dev/null") == 0)
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_nlink > 0 && st.st_uid == geteuid() &&
+           (st.st_mode & 077) == 0;
+}
+
+/* Open the directory of this user's error files. It stays, for every job: to remove a directory
+ * takes milliseconds on a disk that discards freed blocks at once. The lock keeps systemd-tmpfiles
+ * from removing it as too old. Returns -1 if the name is taken by something else. */
+static int open_standing(int base_fd, const char *name)
+{
+    int made = safe_dir_make(base_fd, name);
+    if (made < 0)
+        return -1;
+    int fd = openat(made, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    close(made);
+    if (fd < 0)
+        return -1;
+    bool being_removed = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (!being_removed && is_private(fd))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static ddp_status open_for_errors(struct logdir *dir, int base_fd, const char *base,
+                                  struct ddp_error *err)
+{
+    safe_dir_letters(dir->job);
+    dir->path = ddpi_asprintf("%s/ddprun-%u", base, (unsigned)geteuid());
+    if (dir->path == NULL)
+        return ddpi_error_nomem(err, 256);
+    dir->end = LOGDIR_CLEARED;
+    dir->fd = open_standing(base_fd, dir->path + strlen(base) + 1);
+    if (dir->fd >= 0)
         return DDP_OK;
-    if (base == NULL)
-        return make_below(dir, temporary_base(), false, "ddprun", "TMPDIR", err);
+    ddpi_free(dir->path);
+    dir->end = LOGDIR_REMOVED;
+    return make_unique(dir, base_fd, base, "ddprun", "TMPDIR", err);
+}
+
+static ddp_status open_temporary(struct logdir *dir, bool keep, struct ddp_error *err)
+{
+    const char *base = temporary_base();
+    int base_fd;
+    ddp_status status = open_base(base, "TMPDIR", false, &base_fd, err);
+    if (status != DDP_OK)
+        return status;
+    status = keep ? make_unique(dir, base_fd, base, "ddprun", "TMPDIR", err)
+                  : open_for_errors(dir, base_fd, base, err);
+    close(base_fd);
+    return status;
+}
+
+static ddp_status open_asked(struct logdir *dir, const char *base, const char *run_id,
+                             struct ddp_error *err)
+{
+    int base_fd;
     if (strchr(run_id, '/') != NULL)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "the job id '%s' contains '/', so it cannot be the name of a log "
                               "directory; choose another --rdzv-id or leave out --log-dir",
                               run_id);
-    return make_below(dir, base, true, run_id, "--log-dir", err);
+    ddp_status status = open_base(base, "--log-dir", true, &base_fd, err);
+    if (status != DDP_OK)
+        return status;
+    status = make_unique(dir, base_fd, base, run_id, "--log-dir", err);
+    if (status == DDP_OK)
+        link_latest(base_fd, dir->path + strlen(base) + 1);
+    close(base_fd);
+    return status;
+}
+
+ddp_status logdir_open(struct logdir *dir, const char *base, const char *run_id, bool keep,
+                       struct ddp_error *err)
+{
+    *dir = (struct logdir){.end = LOGDIR_KEPT, .fd = -1};
+    if (base == NULL || *base == '\0')
+        return open_temporary(dir, keep, err);
+    if (strcmp(base, "/dev/null") == 0)
+        return DDP_OK;
+    return open_asked(dir, base, run_id, err);
 }
 
 static int open_attempt_dir(const struct logdir *dir, uint32_t attempt)
@@ -127,13 +191,14 @@ ddp_status logdir_worker(const struct logdir *dir, uint32_t attempt, uint32_t lo
                          char **ret_error_file, struct ddp_error *err)
 {
     char *path = dir->path == NULL ? ddpi_strdup("")
-                 : !dir->kept
-                     ? ddpi_asprintf("%s/error_%u_%u.json", dir->path, attempt, local_rank)
-                     : ddpi_asprintf("%s/attempt_%u/%u/error.json", dir->path, attempt, local_rank);
+                 : dir->end == LOGDIR_KEPT
+                     ? ddpi_asprintf("%s/attempt_%u/%u/error.json", dir->path, attempt, local_rank)
+                     : ddpi_asprintf("%s/%s_%u_%u.json", dir->path, dir->job, attempt, local_rank);
     if (path == NULL)
         return ddpi_error_nomem(err, 256);
-    int fd = dir->path != NULL && dir->kept ? open_worker_dir(dir, attempt, local_rank) : -2;
-    if (fd == -1) {
+    bool tree = dir->path != NULL && dir->end == LOGDIR_KEPT;
+    int fd = tree ? open_worker_dir(dir, attempt, local_rank) : -1;
+    if (tree && fd < 0) {
         ddp_status status =
             ddpi_error_sys(err, errno, "cannot make the directory for the error file '%s'", path);
         ddpi_free(path);
@@ -189,30 +254,31 @@ ddp_status logdir_filtered(const struct logdir *dir, uint32_t attempt, int strea
     return DDP_OK;
 }
 
-/* The temporary directory is flat: error files only. */
-static void remove_temporary(const struct logdir *dir)
+/* The names of this job's error files begin with its letters. */
+static void remove_error_files(const struct logdir *dir)
 {
-    if (rmdir(dir->path) == 0 || errno != ENOTEMPTY)
-        return;
     int fd = openat(dir->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *entries = fd >= 0 ? fdopendir(fd) : NULL;
-    for (struct dirent *entry; entries != NULL && (entry = readdir(entries)) != NULL;)
-        unlinkat(dir->fd, entry->d_name, 0);
-    if (entries != NULL)
-        closedir(entries);
-    else if (fd >= 0)
-        close(fd);
-    rmdir(dir->path);
+    if (entries == NULL) {
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
+        if (strncmp(entry->d_name, dir->job, SAFE_DIR_LETTERS) == 0)
+            unlinkat(dir->fd, entry->d_name, 0);
+    closedir(entries);
 }
 
 void logdir_close(struct logdir *dir)
 {
     if (dir->path == NULL)
         return;
-    if (!dir->kept)
-        remove_temporary(dir);
-    if (dir->fd >= 0)
-        close(dir->fd);
+    if (dir->end != LOGDIR_KEPT)
+        remove_error_files(dir);
+    if (dir->end == LOGDIR_REMOVED)
+        rmdir(dir->path);
+    close(dir->fd);
     ddpi_free(dir->path);
     *dir = (struct logdir){.fd = -1};
 }

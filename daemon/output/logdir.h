@@ -6,20 +6,32 @@
  *                                                                       /error.json
  *                                                       /filtered_{stdout,stderr}.log
  *     <log-dir>/latest  leads to the one that was made last
- * Otherwise only error files are kept, in a directory below TMPDIR that is removed at the end. With
- * --log-dir=/dev/null there is no directory at all.
+ * Otherwise there are error files only, which are removed at the end:
+ *     <TMPDIR>/ddprun-<uid>/<6 random>_<restart count>_<local rank>.json
+ * That directory stays, for the user's next job. If the name belongs to something else, it is
+ * ddprun_<6 random>, which is removed. With --log-dir=/dev/null there is no directory at all.
  */
 #ifndef DAEMON_LOGDIR_H
 #define DAEMON_LOGDIR_H
+
+#include "safe_dir.h"
 
 #include <ddprun/status.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What logdir_close() leaves. */
+enum logdir_end {
+    LOGDIR_KEPT,    /* the tree */
+    LOGDIR_CLEARED, /* the directory, without this job's error files */
+    LOGDIR_REMOVED, /* nothing */
+};
+
 struct logdir {
-    char *path; /* of this job; NULL: no files are written */
+    char *path; /* NULL: no files are written */
     int fd;     /* of @path; -1: none */
-    bool kept;
+    enum logdir_end end;
+    char job[SAFE_DIR_LETTERS + 1]; /* begins the names of error files that are not kept */
 };
 
 /* @base is --log-dir, NULL or "" for none; @keep: some stream goes to a file. @err names the
@@ -43,7 +55,7 @@ DDP_MUST_CHECK ddp_status logdir_stream(const struct logdir *dir, uint32_t attem
 DDP_MUST_CHECK ddp_status logdir_filtered(const struct logdir *dir, uint32_t attempt, int stream,
                                           int *ret_fd, struct ddp_error *err);
 
-/* Close it, and remove it if it is temporary. */
+/* Close it, and remove what is not kept. */
 void logdir_close(struct logdir *dir);
 
 #endif

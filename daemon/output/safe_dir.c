@@ -142,21 +142,21 @@ ddp_status safe_dir_open(const char *path, bool make, int *ret_fd, struct ddp_er
     return status;
 }
 
-static void fill_in(char *suffix)
+void safe_dir_letters(char text[static SAFE_DIR_LETTERS + 1])
 {
     static const char letters[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
-    unsigned char random[6] = {0};
-    (void)!getrandom(random, sizeof random,
-                     0); /* need not be secret: mkdir fails if the name exists */
+    unsigned char random[SAFE_DIR_LETTERS] = {0};
+    (void)!getrandom(random, sizeof random, 0);
     for (size_t i = 0; i < sizeof random; i++)
-        suffix[i] = letters[random[i] % (sizeof letters - 1)];
+        text[i] = letters[random[i] % (sizeof letters - 1)];
+    text[SAFE_DIR_LETTERS] = '\0';
 }
 
 int safe_dir_make_unique(int fd, char *name)
 {
     for (int i = 0; i < NAMES_TRIED; i++) {
-        fill_in(name + strlen(name) - 6);
+        safe_dir_letters(name + strlen(name) - SAFE_DIR_LETTERS);
         if (mkdirat(fd, name, DIR_MODE) == 0)
             return openat(fd, name, dir_flags);
         if (errno != EEXIST)

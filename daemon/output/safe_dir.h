@@ -12,11 +12,16 @@
 #include <ddprun/status.h>
 #include <stdbool.h>
 
+enum { SAFE_DIR_LETTERS = 6 };
+
 /* Open @path; @make: make missing directories (mode 0777 less the umask). *@ret_fd is for calls
  * such as openat(), and is close-on-exec. DDP_E_DENIED: another user could redirect the path; @err
  * says where, and what to do. */
 DDP_MUST_CHECK ddp_status safe_dir_open(const char *path, bool make, int *ret_fd,
                                         struct ddp_error *err);
+
+/* Fill @text with random letters and a final zero byte. They are not secret. */
+void safe_dir_letters(char text[static SAFE_DIR_LETTERS + 1]);
 
 /* Make a new directory of mode 0700 in @fd. @name ends in XXXXXX, which is filled in. Returns its
  * descriptor, or -1 with errno. */

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """test_elastic.py - examples/elastic: the demonstration in its quick form, and checkpoints of every kind."""
 
-import os
 import re
 import sys
 import unittest
@@ -9,7 +8,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DDPRUN, DdprunCase, ROOT
+from ddprun_run import DDPRUN, DdprunCase, ROOT, left_in
 
 BUILD = Path(DDPRUN).resolve().parents[1]
 ELASTIC = BUILD / 'examples' / 'elastic'
@@ -110,7 +109,7 @@ class Demo(DdprunCase):
         job = self.start('--quick', '--loopback', '--synthetic', f'--build={BUILD}',
                          program=str(ROOT / 'scripts' / 'demo-elastic'))
         job.read_until('training from step 0')
-        self.assertNotEqual(os.listdir(self.tmp), [])
+        self.assertNotEqual(left_in(self.tmp), [])
         job.signal(2)
         self.assertEqual(job.wait(), 130, job.err)
         self.assertEqual(job.running(), [])

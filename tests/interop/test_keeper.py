@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import wait_until
+from ddprun_run import left_in, wait_until
 from ddprund_run import CONFIG, needs_tls
 from etcd_cluster import ETCD
 from keepers import KeeperCase, name_of
@@ -128,7 +128,7 @@ class Deaths(KeeperCase):
         self.assertEqual(len(list(self.tmp.glob('ddprund-keeper-*'))), 3)
         self.end(*keepers)
         self.assertEqual([pid for pid in parts if name_of(pid)], [])
-        self.assertEqual(list(self.tmp.iterdir()), [])
+        self.assertEqual(left_in(self.tmp), [])
 
     def test_what_is_acknowledged_survives_kills(self):
         """Of each kind of process on each machine, one after the other."""
@@ -293,7 +293,7 @@ class Ends(JobCase):
             self.finish(self.agents())
             self.assert_ended(*keepers)
             self.assertEqual([pid for pid in parts if name_of(pid)], [])
-            self.assertEqual(list(self.tmp.iterdir()), [])
+            self.assertEqual(left_in(self.tmp), [])
 
     def test_a_job_whose_nodes_were_lost_is_not_over(self):
         keepers = self.three(*self.words)
@@ -351,7 +351,7 @@ class Ends(JobCase):
         self.assert_ended(taken, *keepers[1:])
         self.assertEqual(other.wait(), 0)
         self.assertNotIn('listening on', other.out)
-        self.assertEqual(list(self.tmp.iterdir()), [])
+        self.assertEqual(left_in(self.tmp), [])
 
     def test_a_signal_ends_the_wait(self):
         first = self.keeper(0, *self.words)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DDPRUN, DdprunCase
+from ddprun_run import DDPRUN, DdprunCase, left_in
 from nodes import free_port
 from skip import skip_program
 
@@ -127,7 +127,7 @@ class Mpi5(DdprunCase):
             self.assertEqual((job.code, job.err), (0, ''))
             self.assertEqual(sorted(job.out.split()), sorted(mpiexec.stdout.split()))
             self.assertEqual(len(job.out.splitlines()), 24)
-        self.assertEqual(os.listdir(self.tmp), [])
+        self.assertEqual(left_in(self.tmp), [])
 
     def test_over_two_nodes(self):
         endpoint = f'127.0.0.1:{free_port()}'
@@ -185,7 +185,7 @@ class Mpi5(DdprunCase):
         segments = set(names.read_text().splitlines())
         self.assertTrue(any('segment' in name for name in segments), segments)
         self.assertEqual([name for name in segments if os.path.exists(name)], [])
-        self.assertEqual(os.listdir(self.tmp), [])
+        self.assertEqual(left_in(self.tmp), [])
 
 
 if __name__ == '__main__':

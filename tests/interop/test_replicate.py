@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import children, growing, wait_until
+from ddprun_run import children, growing, left_in, wait_until
 from ddprund_run import CONFIG, DDPCTL, DDPRUND, USAGE, needs_tls
 from etcd_cluster import ETCD
 from keepers import name_of
@@ -105,7 +105,7 @@ class Lives(ReplicateCase):
         job = self.job('3', at_least=1)
         job.start_all(*TRIO)
         job.end(*TRIO)
-        self.assertEqual(list(self.tmp.iterdir()), [])
+        self.assertEqual(left_in(self.tmp), [])
 
     def test_its_exit_code_is_that_of_the_job(self):
         job = self.job('3:4', at_least=1)

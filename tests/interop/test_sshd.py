@@ -4,6 +4,7 @@ can be pulled out of. Skipped (77) where OpenSSH's server is not installed or th
 DDPRUN_INTEROP=1 demands it.
 """
 
+import fcntl
 import os
 import shutil
 import signal
@@ -14,12 +15,23 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DdprunCase, children, wait_until
+from ddprun_run import DdprunCase, children, error_folder, wait_until
 from nodes import NotPermitted, Wires, free_port
 from skip import skip_program
 
 SSHD = shutil.which('sshd', path='/usr/sbin:/usr/bin')
 UNREACHABLE = 69
+
+
+def may_lock(folder):
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(file)
+    return True
 
 
 class SshCase(DdprunCase):
@@ -62,9 +74,9 @@ class SshCase(DdprunCase):
         return f'ssh -F none -p {self.port} -i {self.keys}/{key} {words}'
 
     def wait_gone(self, job):
-        """Agents have the mark from their leash, so the kernel does not show it: they remove their logs last."""
+        """Agents have the mark from their leash, so the kernel does not show it."""
         job.wait_gone()
-        wait_until(lambda: not os.listdir(self.tmp), 'the end of the agents')
+        wait_until(lambda: may_lock(error_folder(self.tmp)), 'the end of the agents')
 
     def words(self, hosts, *words, launcher=None):
         return ['--launcher', launcher or self.launcher(), '-H', hosts, '-x', 'TMPDIR', '--lease=10m', *words]

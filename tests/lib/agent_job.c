@@ -113,6 +113,9 @@ void agent_job_prepare(void)
 
 void agent_job_clean_up(void)
 {
+    char errors[96];
+    snprintf(errors, sizeof errors, "%s/ddprun-%u", temporary, (unsigned)geteuid());
+    (void)!rmdir(errors); /* of the error files: it may stay, but not they */
     int left = rmdir(temporary);
     tree_remove(job.dir);
     ck_assert_int_eq(left, 0); /* no temporary file stays behind */

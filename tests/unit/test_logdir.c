@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -175,36 +176,94 @@ START_TEST(a_trailing_slash_is_harmless)
 }
 END_TEST
 
-START_TEST(the_temporary_directory_goes_away)
+static char *make_error_file(const struct logdir *logs, uint32_t attempt, uint32_t local_rank)
+{
+    char *path = error_file_of(logs, attempt, local_rank);
+    ck_assert_int_eq(strncmp(path, logs->path, strlen(logs->path)), 0);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0); /* no other attempt, rank or job has it */
+    close(fd);
+    return path;
+}
+
+START_TEST(error_files_go_away)
 {
     struct logdir logs;
+    char folder[64], other[80];
+    snprintf(folder, sizeof folder, "%s/ddprun-%u", base, (unsigned)geteuid());
     open_ok(&logs, NULL, "job/with/slashes", false);
-    ck_assert_int_eq(strncmp(logs.path, base, strlen(base)), 0);
+    ck_assert_str_eq(logs.path, folder);
+    has_mode(folder, 0700);
+    snprintf(other, sizeof other, "%s/other", folder);
+    close(open(other, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    for (uint32_t rank = 0; rank < 3; rank++)
+        for (uint32_t attempt = 0; attempt < 2; attempt++)
+            ddpi_free(make_error_file(&logs, attempt, rank));
+    logdir_close(&logs);
+    ck_assert_int_eq(unlink(other), 0);
+    ck_assert_int_eq(rmdir(folder), 0); /* so it is empty */
+}
+END_TEST
+
+START_TEST(jobs_of_one_user_share_a_folder)
+{
+    struct logdir first, second;
+    open_ok(&first, NULL, "job", false);
+    open_ok(&second, NULL, "job", false);
+    ck_assert_str_eq(first.path, second.path);
+    ddpi_free(make_error_file(&first, 0, 0));
+    char *path = make_error_file(&second, 0, 0);
+    logdir_close(&first);
+    ck_assert_int_eq(access(path, F_OK), 0);
+    logdir_close(&second);
+    ck_assert_int_ne(access(path, F_OK), 0);
+    ddpi_free(path);
+}
+END_TEST
+
+static void uses_another_folder(const char *taken)
+{
+    struct logdir logs;
+    open_ok(&logs, NULL, "job", false);
+    ck_assert_str_ne(logs.path, taken);
     has_mode(logs.path, 0700);
     char *path = strdup(logs.path);
+    ddpi_free(make_error_file(&logs, 0, 0));
     logdir_close(&logs);
     ck_assert_int_ne(access(path, F_OK), 0);
     free(path);
 }
-END_TEST
 
-START_TEST(the_temporary_directory_goes_away_with_error_files)
+START_TEST(a_folder_that_others_may_read_is_not_used)
 {
+    char name[32], path[64];
+    snprintf(name, sizeof name, "ddprun-%u", (unsigned)geteuid());
+    snprintf(path, sizeof path, "%s/%s", base, name);
+    make_link("/etc", name);
+    uses_another_folder(path);
+    ck_assert_int_eq(unlink(path), 0);
+    close(open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    uses_another_folder(path);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(mkdir(path, 0755), 0);
+    uses_another_folder(path);
+    ck_assert_int_eq(chmod(path, 0700), 0);
+    if (geteuid() == 0) {
+        ck_assert_int_eq(chown(path, 12345, 12345), 0);
+        uses_another_folder(path);
+        ck_assert_int_eq(chown(path, 0, 0), 0);
+    }
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ck_assert_int_eq(flock(fd, LOCK_EX), 0); /* as whoever is about to remove it */
+    uses_another_folder(path);
+    close(fd);
     struct logdir logs;
     open_ok(&logs, NULL, "job", false);
-    char *path = strdup(logs.path);
-    for (uint32_t rank = 0; rank < 3; rank++)
-        for (uint32_t attempt = 0; attempt < 2; attempt++) {
-            char *error_file = error_file_of(&logs, attempt, rank);
-            ck_assert_int_eq(strncmp(error_file, path, strlen(path)), 0);
-            int fd = open(error_file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-            ck_assert_int_ge(fd, 0); /* each attempt has a file of its own */
-            close(fd);
-            ddpi_free(error_file);
-        }
+    ck_assert_str_eq(logs.path, path);
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    ck_assert_int_ne(flock(fd, LOCK_EX | LOCK_NB), 0); /* systemd-tmpfiles sees that it is in use */
+    close(fd);
     logdir_close(&logs);
-    ck_assert_int_ne(access(path, F_OK), 0);
-    free(path);
 }
 END_TEST
 
@@ -227,10 +286,8 @@ START_TEST(an_empty_log_dir_is_none)
     struct logdir logs;
     open_ok(&logs, "", "job", false);
     ck_assert_int_eq(strncmp(logs.path, base, strlen(base)), 0);
-    char *path = strdup(logs.path);
+    ck_assert_int_eq(logs.end, LOGDIR_CLEARED);
     logdir_close(&logs);
-    ck_assert_int_ne(access(path, F_OK), 0);
-    free(path);
 }
 END_TEST
 
@@ -318,7 +375,10 @@ START_TEST(without_memory_nothing_is_left)
         ddpi_free(error_file);
         ck_assert_ptr_null(path);
     }
-    ck_assert_int_eq(rmdir(base), 0); /* so it is empty */
+    char folder[64];
+    snprintf(folder, sizeof folder, "%s/ddprun-%u", base, (unsigned)geteuid());
+    ck_assert_int_eq(rmdir(folder), 0); /* so it is empty */
+    ck_assert_int_eq(rmdir(base), 0);
 }
 END_TEST
 
@@ -329,10 +389,9 @@ Suite *test_suite(void)
     tcase_add_checked_fixture(tcase, make_base, remove_base);
     ADD_TESTS(tcase, the_tree_is_torchruns, two_jobs_of_one_name_do_not_meet,
               latest_leads_to_the_last_job, what_else_is_called_latest_stays,
-              a_trailing_slash_is_harmless, the_temporary_directory_goes_away,
-              the_temporary_directory_goes_away_with_error_files,
-              a_temporary_directory_with_logs_is_kept, an_empty_log_dir_is_none,
-              dev_null_writes_nothing, what_cannot_be_made_is_named,
+              a_trailing_slash_is_harmless, error_files_go_away, jobs_of_one_user_share_a_folder,
+              a_folder_that_others_may_read_is_not_used, a_temporary_directory_with_logs_is_kept,
+              an_empty_log_dir_is_none, dev_null_writes_nothing, what_cannot_be_made_is_named,
               a_tree_that_vanished_is_an_error, without_memory_nothing_is_left);
     suite_add_tcase(suite, tcase);
     return suite;
