@@ -226,25 +226,6 @@ static ddp_status remember(struct ddpi_etcd_batch *batch, const struct ddpi_muta
     return add_op(batch, record.section, NULL, mutation->version, &record, err);
 }
 
-/* A SET is always the change before its TIE, so it is in the last chunk. */
-static ddp_status tie(struct ddpi_etcd_batch *batch, const struct ddpi_mutation *mutation,
-                      struct ddp_error *err)
-{
-    struct ddpi_buf key;
-    struct ddpi_etcd_chunk *last = last_chunk(batch);
-    struct ddpi_etcd_chunk_op *op = NULL;
-    ddpi_buf_init(&key, TEXT_MAX);
-    if (last != NULL && ddpi_etcd_put_key(&key, batch->root, DDPI_ETCD_SECTION_KEY, mutation->key))
-        op = find_op(last, ddpi_bytes_of(ddpi_buf_head(&key), ddpi_buf_len(&key)));
-    ddpi_buf_finish(&key);
-    if (op == NULL || op->deletes)
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "a key was tied to a session without being set");
-    for (size_t i = 0; i < sizeof mutation->session; i++) /* behind the form and the version */
-        op->bytes[op->key_len + 1 + sizeof mutation->version + i] =
-            (uint8_t)(mutation->session >> (8 * i));
-    return DDP_OK;
-}
-
 static ddp_status add_change(struct ddpi_etcd_batch *batch, const struct ddpi_mutation *mutation,
                              struct ddp_error *err)
 {
@@ -269,7 +250,6 @@ static ddp_status add_change(struct ddpi_etcd_batch *batch, const struct ddpi_mu
         return add_op(batch, record.section, NULL, mutation->number, &record, err);
     case DDPI_MUTATION_DETACHED_END:
         return add_op(batch, DDPI_ETCD_SECTION_DETACHED, NULL, mutation->number, NULL, err);
-    case DDPI_MUTATION_TIE:
     case DDPI_MUTATION_REMEMBER:
     case DDPI_MUTATION_PAST_SET:
     case DDPI_MUTATION_PAST_DELETE:
@@ -293,8 +273,6 @@ ddp_status ddpi_etcd_batch_change(struct ddpi_etcd_batch *batch,
                                   const struct ddpi_mutation *mutation, struct ddp_error *err)
 {
     struct ddpi_mark *mark = &batch->meta.mark;
-    if (mutation->kind == DDPI_MUTATION_TIE)
-        return tie(batch, mutation, err);
     size_t bytes = mutation->key.len + mutation->value.len + sizeof batch->root + 2 * OP_OVERHEAD;
     size_t times = mutation->remembered ? 2 : 1;
     ddp_status status = check_length(mutation, err);

@@ -240,19 +240,16 @@ static ddp_status give_record(struct ddpi_etcd_load *load, struct ddpi_etcd_batc
                               const struct ddpi_etcd_record *record,
                               const struct etcd_giving *giving, struct ddp_error *err)
 {
-    struct ddpi_mutation mutation = record->mutation;
+    const struct ddpi_mutation *mutation = &record->mutation;
     if (record->section == DDPI_ETCD_SECTION_JOURNAL)
         return DDP_OK; /* the next journal takes its place */
     bool queued = record->section == DDPI_ETCD_SECTION_QUEUED;
     if (queued && is_detached(load, giving->first_deletion, record))
         return ddpi_etcd_batch_drop_queued(batch, record->queued, err);
-    ddp_status status = giving->take(giving->ctx, &mutation, err);
+    ddp_status status = giving->take(giving->ctx, mutation, err);
     if (status == DDP_OK && queued)
-        status = ddpi_etcd_batch_know_queued(batch, mutation.key, record->queued, err);
-    if (status != DDP_OK || mutation.kind != DDPI_MUTATION_SET || mutation.session == 0)
-        return status;
-    mutation.kind = DDPI_MUTATION_TIE;
-    return giving->take(giving->ctx, &mutation, err);
+        status = ddpi_etcd_batch_know_queued(batch, mutation->key, record->queued, err);
+    return status;
 }
 
 ddp_status ddpi_etcd_load_give(struct ddpi_etcd_load *load, struct ddpi_etcd_batch *batch,

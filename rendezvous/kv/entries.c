@@ -254,11 +254,10 @@ void ddpi_kv_entry_release(struct ddpi_kv *kv, struct kv_entry *entry)
     entry_free(kv, entry);
 }
 
-void ddpi_kv_tie(struct ddpi_kv *kv, struct kv_tie *tie, struct kv_session *session,
-                 struct kv_entry *entry)
+void ddpi_kv_tie(struct ddpi_kv *kv, struct kv_tie *tie, struct kv_entry *entry)
 {
-    *tie = (struct kv_tie){.session = session, .entry = entry};
-    ddpi_list_append(&session->keys, &tie->of_session);
+    ddpi_list_append(&tie->session->keys, &tie->of_session);
+    tie->entry = entry;
     entry->tie = tie;
     ddpi_kv_charge(kv, entry->account, KV_ROOM_BYTES, sizeof(*tie));
 }
@@ -313,7 +312,7 @@ static void lose_value(struct ddpi_kv *kv, struct kv_entry *entry)
     entry->value = NULL;
     entry->value_len = 0;
     entry->version = 0;
-    ddpi_kv_changed(kv, DDPI_CHANGE_DELETE, ddpi_kv_name(entry), ddpi_kv_value(entry));
+    ddpi_kv_changed(kv, DDPI_CHANGE_DELETE, entry);
     count_as_missing(entry);
 }
 

@@ -41,9 +41,8 @@ struct kv_entry *ddpi_kv_entry_make(struct ddpi_kv *kv, struct kv_account *accou
                                     struct ddpi_bytes key);
 /* Frees @entry unless it is needed. */
 void ddpi_kv_entry_release(struct ddpi_kv *kv, struct kv_entry *entry);
-/* Ties @entry to @session, with the memory of @tie, charged to the account of @entry. */
-void ddpi_kv_tie(struct ddpi_kv *kv, struct kv_tie *tie, struct kv_session *session,
-                 struct kv_entry *entry);
+/* Ties @entry to the session of @tie, which is charged to the account of @entry. */
+void ddpi_kv_tie(struct ddpi_kv *kv, struct kv_tie *tie, struct kv_entry *entry);
 /* @entry has a new value, or has lost it. */
 void ddpi_kv_untie(struct ddpi_kv *kv, struct kv_entry *entry);
 /* @entry loses its value, and may be freed. */
@@ -142,9 +141,8 @@ void ddpi_kv_scope_finish(struct ddpi_kv *kv);
 /* Adds a change to the end of the history that was made before this core was. */
 void ddpi_kv_remember_past(struct ddpi_kv *kv, enum ddpi_change_kind kind, uint64_t version,
                            struct ddpi_bytes key, struct ddpi_bytes value);
-/* @key has just changed, at kv->version: tells the sink and the watches, and remembers it. */
-void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, struct ddpi_bytes key,
-                     struct ddpi_bytes value);
+/* @entry has just changed, at kv->version: tells the sink and the watches, and remembers it. */
+void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, const struct kv_entry *entry);
 /* All clients are gone. */
 void ddpi_kv_watch_finish(struct ddpi_kv *kv);
 ddp_status ddpi_kv_watch(struct ddpi_kv *kv, struct kv_call *call);
@@ -181,6 +179,8 @@ ddp_status ddpi_kv_check_owner(const struct ddpi_kv *kv, struct ddpi_bytes key,
 /* Gives @key a value, and answers the requests that wait for it. */
 ddp_status ddpi_kv_put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                        uint64_t *ret_version, struct ddp_error *err);
+/* The same of the call's key, which goes with the session of @tie. Takes @tie over. */
+ddp_status ddpi_kv_put_tied(struct ddpi_kv *kv, struct kv_call *call, struct kv_tie *tie);
 /* Appends @more to the value that @entry has. */
 ddp_status ddpi_kv_extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi_bytes more,
                           struct ddp_error *err);

@@ -214,7 +214,8 @@ ddp_status ddpi_kv_session_tie(struct ddpi_kv *kv, uint64_t number, struct kv_en
         ddpi_list_append(&kv->over, &session->of_over);
         kv->last_session = number > kv->last_session ? number : kv->last_session;
     }
-    ddpi_kv_tie(kv, tie, session, entry);
+    tie->session = session;
+    ddpi_kv_tie(kv, tie, entry);
     return DDP_OK;
 }
 
@@ -288,16 +289,8 @@ ddp_status ddpi_kv_set_ephemeral(struct ddpi_kv *kv, struct kv_call *call)
     struct kv_tie *tie = ddpi_calloc(1, sizeof(*tie));
     if (tie == NULL)
         return ddpi_error_nomem(&call->err, sizeof(*tie));
-    ddp_status status =
-        ddpi_kv_put(kv, call->key, call->request->value, &call->reply.version, &call->err);
-    if (status != DDP_OK) {
-        ddpi_free(tie);
-        return status;
-    }
-    ddpi_kv_tie(kv, tie, session, ddpi_kv_find_value(kv, call->key));
-    ddpi_kv_emit(kv, &(struct ddpi_mutation){
-                         .kind = DDPI_MUTATION_TIE, .key = call->key, .session = session->number});
-    return DDP_OK;
+    tie->session = session;
+    return ddpi_kv_put_tied(kv, call, tie);
 }
 
 static struct kv_session *session_earliest(const struct ddpi_kv *kv)

@@ -11,11 +11,10 @@
 
 /* The kinds of mutations, and the fields that each has; the others are zero. */
 enum ddpi_mutation_kind {
-    DDPI_MUTATION_SET,          /* key, value, version */
-    DDPI_MUTATION_DELETE,       /* key, version */
-    DDPI_MUTATION_TIE,          /* key, session: the key vanishes with the session */
-    DDPI_MUTATION_PUSH,         /* key, value: to the end of the queue of that name */
-    DDPI_MUTATION_POP,          /* key: the first value of its queue */
+    DDPI_MUTATION_SET,    /* key, value, version, session: the key vanishes with it; 0: with none */
+    DDPI_MUTATION_DELETE, /* key, version */
+    DDPI_MUTATION_PUSH,   /* key, value: to the end of the queue of that name */
+    DDPI_MUTATION_POP,    /* key: the first value of its queue */
     DDPI_MUTATION_SESSION_OPEN, /* session, value: its token, lease_ms */
     DDPI_MUTATION_SESSION_END,  /* session; its keys are deleted one by one from then on */
     DDPI_MUTATION_DETACH, /* key: a prefix, version, number: all keys with the prefix that have
@@ -23,8 +22,10 @@ enum ddpi_mutation_kind {
                              POP of each follows. Restored after the keys, before queues */
     DDPI_MUTATION_DETACHED_END, /* number: all of them have followed */
     DDPI_MUTATION_REMEMBER,     /* the history of watches begins: see the mark */
-    DDPI_MUTATION_PAST_SET,     /* as SET and DELETE, in the history of watches only; ... */
-    DDPI_MUTATION_PAST_DELETE,  /* ... restored after the keys, in the order of versions */
+    /* As SET and DELETE, in the history of watches only; restored after the keys, in the order of
+     * versions. States of SQLite have these numbers. */
+    DDPI_MUTATION_PAST_SET = 10,
+    DDPI_MUTATION_PAST_DELETE = 11,
 };
 
 struct ddpi_mutation {

@@ -19,6 +19,7 @@ struct kv_change {
     struct kv_entry *entry;
     char *value;             /* NULL: it is as long as the old one, and takes its place */
     struct ddpi_bytes bytes; /* of the request */
+    struct kv_tie *tie;      /* to the session that the key goes with; NULL: none */
 };
 
 void ddpi_kv_reserve(struct ddpi_kv *kv, const char *prefix)
@@ -92,9 +93,11 @@ static void change_commit(struct ddpi_kv *kv, const struct kv_change *change)
     if (fresh)
         ddpi_kv_scope_count(kv, ddpi_kv_name(entry), 1);
     ddpi_kv_untie(kv, entry);
+    if (change->tie != NULL)
+        ddpi_kv_tie(kv, change->tie, entry);
     entry_set_value(entry, change);
     entry->version = ++kv->version;
-    ddpi_kv_changed(kv, DDPI_CHANGE_SET, ddpi_kv_name(entry), ddpi_kv_value(entry));
+    ddpi_kv_changed(kv, DDPI_CHANGE_SET, entry);
     if (fresh)
         ddpi_kv_appeared(kv, entry);
 }
@@ -105,10 +108,11 @@ static void change_abandon(struct ddpi_kv *kv, const struct kv_change *change)
     ddpi_kv_entry_release(kv, change->entry);
 }
 
-/* Gives @key a value, and answers the requests that wait for it to exist; ddpi_kv_put() also
- * answers those that wait for a write. */
+/* Gives @key a value, and answers the requests that wait for it to exist; put() also answers those
+ * that wait for a write. @tie is taken over if it succeeds. */
 static ddp_status store_value(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
-                              struct kv_entry **ret_entry, struct ddp_error *err)
+                              struct kv_tie *tie, struct kv_entry **ret_entry,
+                              struct ddp_error *err)
 {
     const struct kv_entry *entry = ddpi_kv_seek(kv, key);
     ddp_status status = ddpi_kv_check_owner(kv, key, err);
@@ -119,21 +123,37 @@ static ddp_status store_value(struct ddpi_kv *kv, struct ddpi_bytes key, struct 
         status = change_prepare(kv, key, value, &change, err);
     if (status != DDP_OK)
         return status;
+    change.tie = tie;
     change_commit(kv, &change);
     *ret_entry = change.entry;
+    return DDP_OK;
+}
+
+static ddp_status put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
+                      struct kv_tie *tie, uint64_t *ret_version, struct ddp_error *err)
+{
+    struct kv_entry *entry;
+    ddp_status status = store_value(kv, key, value, tie, &entry, err);
+    if (status != DDP_OK)
+        return status;
+    *ret_version = entry->version;
+    ddpi_kv_written(kv, entry);
     return DDP_OK;
 }
 
 ddp_status ddpi_kv_put(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
                        uint64_t *ret_version, struct ddp_error *err)
 {
-    struct kv_entry *entry;
-    ddp_status status = store_value(kv, key, value, &entry, err);
+    return put(kv, key, value, NULL, ret_version, err);
+}
+
+ddp_status ddpi_kv_put_tied(struct ddpi_kv *kv, struct kv_call *call, struct kv_tie *tie)
+{
+    ddp_status status =
+        put(kv, call->key, call->request->value, tie, &call->reply.version, &call->err);
     if (status != DDP_OK)
-        return status;
-    *ret_version = entry->version;
-    ddpi_kv_written(kv, entry);
-    return DDP_OK;
+        ddpi_free(tie);
+    return status;
 }
 
 ddp_status ddpi_kv_extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddpi_bytes more,
@@ -164,7 +184,7 @@ ddp_status ddpi_kv_extend(struct ddpi_kv *kv, struct kv_entry *entry, struct ddp
     entry->value = value;
     entry->value_len = len;
     entry->version = ++kv->version;
-    ddpi_kv_changed(kv, DDPI_CHANGE_SET, ddpi_kv_name(entry), ddpi_kv_value(entry));
+    ddpi_kv_changed(kv, DDPI_CHANGE_SET, entry);
     return DDP_OK;
 }
 
@@ -203,7 +223,7 @@ ddp_status ddpi_kv_count_up(struct ddpi_kv *kv, struct kv_call *call, int64_t de
     char text[24];
     int len = snprintf(text, sizeof text, "%" PRId64, sum);
     ddp_status status =
-        store_value(kv, call->key, ddpi_bytes_of(text, (size_t)len), ret_entry, &call->err);
+        store_value(kv, call->key, ddpi_bytes_of(text, (size_t)len), NULL, ret_entry, &call->err);
     if (status == DDP_OK)
         *ret_sum = sum;
     return status;
@@ -466,16 +486,8 @@ static ddp_status restore_key(struct ddpi_kv *kv, const struct ddpi_mutation *mu
         return status;
     kv->version = mutation->version - 1;
     change_commit(kv, &change);
-    return DDP_OK;
-}
-
-static ddp_status restore_tie(struct ddpi_kv *kv, const struct ddpi_mutation *mutation,
-                              struct ddp_error *err)
-{
-    struct kv_entry *entry = ddpi_kv_find_value(kv, mutation->key);
-    if (entry == NULL)
-        return ddpi_error_set(err, DDP_E_PROTOCOL, "a session has a key that does not exist");
-    return ddpi_kv_session_tie(kv, mutation->session, entry, err);
+    return mutation->session != 0 ? ddpi_kv_session_tie(kv, mutation->session, change.entry, err)
+                                  : DDP_OK;
 }
 
 static ddp_status restore_past(struct ddpi_kv *kv, const struct ddpi_mutation *mutation,
@@ -497,8 +509,6 @@ ddp_status ddpi_kv_restore(struct ddpi_kv *kv, const struct ddpi_mutation *mutat
     switch (mutation->kind) {
     case DDPI_MUTATION_SET:
         return restore_key(kv, mutation, err);
-    case DDPI_MUTATION_TIE:
-        return restore_tie(kv, mutation, err);
     case DDPI_MUTATION_PUSH:
         return ddpi_kv_enqueue(kv, mutation->key, mutation->value, &entry, err);
     case DDPI_MUTATION_SESSION_OPEN:

@@ -228,15 +228,16 @@ static void tell_watches(struct ddpi_kv *kv, const struct ddpi_list *watches,
     }
 }
 
-void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, struct ddpi_bytes key,
-                     struct ddpi_bytes value)
+void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, const struct kv_entry *entry)
 {
-    const struct ddpi_mutation mutation = {.kind = kind == DDPI_CHANGE_SET ? DDPI_MUTATION_SET
-                                                                           : DDPI_MUTATION_DELETE,
-                                           .remembered = kv->history.on,
-                                           .key = key,
-                                           .value = value,
-                                           .version = kv->version};
+    struct ddpi_bytes key = ddpi_kv_name(entry), value = ddpi_kv_value(entry);
+    const struct ddpi_mutation mutation = {
+        .kind = kind == DDPI_CHANGE_SET ? DDPI_MUTATION_SET : DDPI_MUTATION_DELETE,
+        .remembered = kv->history.on,
+        .key = key,
+        .value = value,
+        .version = kv->version,
+        .session = entry->tie != NULL ? entry->tie->session->number : 0};
     ddpi_kv_emit(kv, &mutation);
     if (!kv->history.on)
         return;

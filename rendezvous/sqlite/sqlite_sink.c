@@ -34,31 +34,31 @@ enum { APPLICATION_ID = 0x64647072, SCHEMA = 2 };
     "max(ifnull((SELECT max(id) FROM queued), 0)," \
     " ifnull((SELECT max(queued) FROM detached), 0))"
 
-#define STATEMENTS(X)                                                                         \
-    X(BEGIN, "BEGIN IMMEDIATE")                                                               \
-    X(COMMIT, "COMMIT")                                                                       \
-    X(ROLLBACK, "ROLLBACK")                                                                   \
-    X(SET, "INSERT INTO keys (key, value, version) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO " \
-           "UPDATE SET value = ?2, version = ?3, session = NULL")                             \
-    X(DELETE, "DELETE FROM keys WHERE key = ?1")                                              \
-    X(TIE, "UPDATE keys SET session = ?4 WHERE key = ?1")                                     \
-    X(PUSH, "INSERT INTO queued (id, key, value) VALUES (1 + " LAST_QUEUED ", ?1, ?2)")       \
-    X(POP, "DELETE FROM queued WHERE id = (SELECT min(id) FROM queued WHERE key = ?1)")       \
-    X(SESSION_OPEN, "INSERT INTO sessions (number, token, lease_ms) VALUES (?4, ?2, ?5)")     \
-    X(SESSION_END, "DELETE FROM sessions WHERE number = ?4")                                  \
-    X(DETACH, "INSERT INTO detached (number, prefix, version, queued) "                       \
-              "VALUES (?7, ?1, ?3, " LAST_QUEUED ")")                                         \
-    X(DETACHED_END, "DELETE FROM detached WHERE number = ?7")                                 \
-    X(REMEMBER, "INSERT INTO changes (version, kind, key, value) VALUES (?3, ?6, ?1, ?2)")    \
-    X(FORGET, "DELETE FROM changes WHERE version <= ?3")                                      \
-    X(MARK, "INSERT OR REPLACE INTO meta (name, number) VALUES ('version', ?3)")              \
-    X(HISTORY, "INSERT OR REPLACE INTO meta (name, number) VALUES ('history', ?3)")           \
-    X(LOAD_SESSIONS, "SELECT NULL, token, 0, number, lease_ms, 0, 0 FROM sessions")           \
-    X(LOAD_KEYS, "SELECT key, value, version, session, 0, 0, 0 FROM keys ORDER BY version")   \
-    X(LOAD_DETACHED, "SELECT prefix, NULL, version, 0, 0, 0, number FROM detached")           \
-    X(LOAD_QUEUED, "SELECT key, value, 0, 0, 0, 0, 0 FROM queued ORDER BY id")                \
-    X(LOAD_CHANGES, "SELECT key, value, version, 0, 0, kind, 0 FROM changes "                 \
-                    "ORDER BY version")                                                       \
+#define STATEMENTS(X)                                                                       \
+    X(BEGIN, "BEGIN IMMEDIATE")                                                             \
+    X(COMMIT, "COMMIT")                                                                     \
+    X(ROLLBACK, "ROLLBACK")                                                                 \
+    X(SET, "INSERT INTO keys (key, value, version, session) "                               \
+           "VALUES (?1, ?2, ?3, nullif(?4, 0)) ON CONFLICT (key) DO "                       \
+           "UPDATE SET value = ?2, version = ?3, session = nullif(?4, 0)")                  \
+    X(DELETE, "DELETE FROM keys WHERE key = ?1")                                            \
+    X(PUSH, "INSERT INTO queued (id, key, value) VALUES (1 + " LAST_QUEUED ", ?1, ?2)")     \
+    X(POP, "DELETE FROM queued WHERE id = (SELECT min(id) FROM queued WHERE key = ?1)")     \
+    X(SESSION_OPEN, "INSERT INTO sessions (number, token, lease_ms) VALUES (?4, ?2, ?5)")   \
+    X(SESSION_END, "DELETE FROM sessions WHERE number = ?4")                                \
+    X(DETACH, "INSERT INTO detached (number, prefix, version, queued) "                     \
+              "VALUES (?7, ?1, ?3, " LAST_QUEUED ")")                                       \
+    X(DETACHED_END, "DELETE FROM detached WHERE number = ?7")                               \
+    X(REMEMBER, "INSERT INTO changes (version, kind, key, value) VALUES (?3, ?6, ?1, ?2)")  \
+    X(FORGET, "DELETE FROM changes WHERE version <= ?3")                                    \
+    X(MARK, "INSERT OR REPLACE INTO meta (name, number) VALUES ('version', ?3)")            \
+    X(HISTORY, "INSERT OR REPLACE INTO meta (name, number) VALUES ('history', ?3)")         \
+    X(LOAD_SESSIONS, "SELECT NULL, token, 0, number, lease_ms, 0, 0 FROM sessions")         \
+    X(LOAD_KEYS, "SELECT key, value, version, session, 0, 0, 0 FROM keys ORDER BY version") \
+    X(LOAD_DETACHED, "SELECT prefix, NULL, version, 0, 0, 0, number FROM detached")         \
+    X(LOAD_QUEUED, "SELECT key, value, 0, 0, 0, 0, 0 FROM queued ORDER BY id")              \
+    X(LOAD_CHANGES, "SELECT key, value, version, 0, 0, kind, 0 FROM changes "               \
+                    "ORDER BY version")                                                     \
     X(LOAD_META, "SELECT number FROM meta WHERE name = ?1")
 
 enum statement {
@@ -173,7 +173,6 @@ static ddp_status keep_change(struct ddpi_sqlite_sink *state, const struct ddpi_
     static const enum statement statements[] = {
         [DDPI_MUTATION_SET] = STATEMENT_SET,
         [DDPI_MUTATION_DELETE] = STATEMENT_DELETE,
-        [DDPI_MUTATION_TIE] = STATEMENT_TIE,
         [DDPI_MUTATION_PUSH] = STATEMENT_PUSH,
         [DDPI_MUTATION_POP] = STATEMENT_POP,
         [DDPI_MUTATION_SESSION_OPEN] = STATEMENT_SESSION_OPEN,
@@ -279,10 +278,6 @@ static ddp_status take_row(sqlite3_stmt *statement, enum ddpi_mutation_kind kind
                                      .session = (uint64_t)column_number(statement, SESSION),
                                      .number = (uint64_t)column_number(statement, NUMBER),
                                      .lease_ms = (uint32_t)column_number(statement, LEASE)};
-    ddp_status status = loading->take(loading->ctx, &mutation, err);
-    if (status != DDP_OK || kind != DDPI_MUTATION_SET || mutation.session == 0)
-        return status;
-    mutation.kind = DDPI_MUTATION_TIE;
     return loading->take(loading->ctx, &mutation, err);
 }
 

@@ -288,6 +288,54 @@ START_TEST(sessions_end_when_their_new_lease_is_over)
 }
 END_TEST
 
+enum { NAMED = 300 }; /* more changes than one transaction of etcd takes */
+
+static void tie_named(int from, int to, const char *token, struct ddpi_buf *names)
+{
+    for (int i = from; i < to; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "named%d", i);
+        ck_assert(ddpi_keys_put(names, bytes(key)));
+        if (token != NULL)
+            ask(0, (struct ddpi_message){.op = DDPI_OP_SET_EPHEMERAL,
+                                         .key = bytes(key),
+                                         .session = {token, DDPI_SESSION_SIZE}});
+    }
+}
+
+/* A wait that would be complete drops those of its keys that are gone, between the key that
+ * completes it and whatever the core tells next. */
+START_TEST(a_key_that_ends_waits_is_its_session_s_at_once)
+{
+    struct ddpi_kv_limits limits = ddpi_kv_limits_default;
+    struct ddpi_buf names;
+    ddpi_buf_init(&names, 1 << 16);
+    limits.turn_work = 1;
+    sink_begin(&limits);
+    ntokens = 0;
+    open_session();
+    open_session();
+    tie_named(0, NAMED, tokens[0].bytes, &names);
+    tie_named(NAMED, NAMED + 1, NULL, &names);
+    ask(1, (struct ddpi_message){
+               .op = DDPI_OP_WAIT,
+               .keys = {ddpi_buf_head(&names), ddpi_buf_len(&names), NAMED + 1, false},
+               .timeout_ms = 1000});
+    sink_commit();
+    ask_session(DDPI_OP_SESSION_CLOSE, tokens[0].bytes, 0, "");
+    tie_named(NAMED, NAMED + 1, tokens[1].bytes, &names);
+    sink_commit();
+    sink_end();
+    sink_begin(&limits);
+    ck_assert_int_eq(try_get("named300")->status, DDP_OK);
+    ck_assert_int_eq(try_get("named0")->status, DDP_E_NOT_FOUND);
+    ask_session(DDPI_OP_SESSION_CLOSE, tokens[1].bytes, 0, "");
+    ck_assert_int_eq(try_get("named300")->status, DDP_E_NOT_FOUND);
+    sink_end();
+    ddpi_buf_finish(&names);
+}
+END_TEST
+
 START_TEST(leases_begin_when_all_is_loaded)
 {
     sink_begin(&ddpi_kv_limits_default);
@@ -341,8 +389,8 @@ static void add_contract(Suite *suite, const struct sink_row *row)
     tcase_add_checked_fixture(tcase, row->setup, row->teardown);
     ADD_TESTS(tcase, what_comes_behind_a_deletion_stays, what_was_not_committed_has_not_happened,
               the_owner_s_deletions_are_kept_too, sessions_end_when_their_new_lease_is_over,
-              leases_begin_when_all_is_loaded, a_watch_of_what_does_not_change_goes_on,
-              an_incarnation_is_kept);
+              a_key_that_ends_waits_is_its_session_s_at_once, leases_begin_when_all_is_loaded,
+              a_watch_of_what_does_not_change_goes_on, an_incarnation_is_kept);
     suite_add_tcase(suite, tcase);
 }
 
