@@ -11,9 +11,10 @@
 
 enum {
     FIRST_LIMIT = 64,
-    /* A member of etcd gathers a page before it sends the first byte: so many of the longest values
-     * take it some seconds. */
-    MOST_LIMIT = 128,
+    /* Two costs meet. For each page a member counts all keys that are left, so few pages are good.
+     * And it gathers a page before it sends the first byte: so many of the longest values take it
+     * seconds, so the limit grows only while the values are short. */
+    MOST_LIMIT = 1024,
     PAGE_TARGET = 4 * 1024 * 1024, /* bytes of the answer */
     KV_OVERHEAD = 128,             /* of it, for each key: names, revisions */
     SHORTEN = 16,                  /* so a few tries lead from many short values to the longest */
@@ -93,12 +94,14 @@ static ddp_status take_record(struct ddpi_etcd_load *load, struct ddpi_bytes res
                                 err);
 }
 
-uint32_t ddpi_etcd_load_next_limit(size_t keys, size_t bytes)
+uint32_t ddpi_etcd_load_next_limit(uint32_t limit, size_t keys, size_t bytes)
 {
     size_t each = bytes / keys * 4 / 3 + KV_OVERHEAD; /* base64 */
-    size_t limit = PAGE_TARGET / each;
-    limit = limit > 0 ? limit : 1;
-    return limit < MOST_LIMIT ? (uint32_t)limit : MOST_LIMIT;
+    size_t fitting = PAGE_TARGET / each;
+    uint32_t most = limit < MOST_LIMIT / 2 ? 2 * limit : MOST_LIMIT;
+    if (fitting == 0)
+        return 1;
+    return fitting < most ? (uint32_t)fitting : most;
 }
 
 bool ddpi_etcd_load_shorten(struct ddpi_etcd_load *load)
@@ -147,7 +150,7 @@ ddp_status ddpi_etcd_load_take_page(struct ddpi_etcd_load *load,
     ddp_status status = ddpi_etcd_each_kv(reply->root, take_kv, &page, err);
     *ret_more = page.keys >= load->limit;
     if (page.keys > 0)
-        load->limit = ddpi_etcd_load_next_limit(page.keys, page.bytes);
+        load->limit = ddpi_etcd_load_next_limit(load->limit, page.keys, page.bytes);
     if (status == DDP_OK && !*ret_more && !load->has_meta)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "the record 'meta' is missing");
     return status;

@@ -36,8 +36,8 @@ ddp_status ddpi_etcd_load_take_page(struct ddpi_etcd_load *load,
 
 /* The answer with the page was too long: ask for fewer keys. False: it was for one only. */
 bool ddpi_etcd_load_shorten(struct ddpi_etcd_load *load);
-/* How many keys the next page should have after one of @keys and @bytes, at least one key. */
-uint32_t ddpi_etcd_load_next_limit(size_t keys, size_t bytes);
+/* How many keys to ask for after @limit, which brought @keys, at least one, of @bytes. */
+uint32_t ddpi_etcd_load_next_limit(uint32_t limit, size_t keys, size_t bytes);
 
 /* If a complete journal is found: the chunks of it that are not applied, in @ret. Apply them, and
  * load anew. */

@@ -92,14 +92,22 @@ END_TEST
 
 START_TEST(pages_fit)
 {
-    struct ddpi_etcd_load load = {.limit = ddpi_etcd_load_next_limit(9000, 9000)};
+    struct ddpi_etcd_load load = {.limit = 64};
     const size_t longest = DDPI_ETCD_VALUE_MAX / 3 * 4;
-    ck_assert_uint_eq(load.limit, 128);
-    ck_assert_uint_eq(ddpi_etcd_load_next_limit(1, DDPI_ETCD_VALUE_MAX), 4);
-    ck_assert_uint_eq(ddpi_etcd_load_next_limit(1, 1 << 30), 1);
-    ck_assert_uint_eq(ddpi_etcd_load_next_limit(64, 64 * 30000), 104); /* of 40000 bytes each */
+    size_t taken = 0, pages = 0;
+    for (; taken < 100000; pages++) { /* of a byte each */
+        taken += load.limit;
+        load.limit = ddpi_etcd_load_next_limit(load.limit, load.limit, load.limit);
+    }
+    ck_assert_uint_eq(load.limit, 1024);
+    ck_assert_uint_lt(pages, 105);
+    ck_assert_uint_eq(ddpi_etcd_load_next_limit(1024, 1, DDPI_ETCD_VALUE_MAX), 4);
+    ck_assert_uint_eq(ddpi_etcd_load_next_limit(1024, 1, 1 << 30), 1);
+    ck_assert_uint_eq(ddpi_etcd_load_next_limit(64, 64, 64 * 30000), 104); /* of 40000 bytes each */
+    ck_assert_uint_eq(ddpi_etcd_load_next_limit(1, 1, 1), 2);
     /* Only the longest values, after only short ones. */
-    ck_assert(ddpi_etcd_load_shorten(&load));
+    for (int i = 0; i < 2; i++)
+        ck_assert(ddpi_etcd_load_shorten(&load));
     ck_assert_uint_lt(load.limit * longest, DDPI_ETCD_PAGE_MAX);
     while (load.limit > 1)
         ck_assert(ddpi_etcd_load_shorten(&load));
