@@ -184,6 +184,70 @@ START_TEST(power_sgd_keeps_matrices_of_its_rank)
 }
 END_TEST
 
+/* What rank 0 and 1 have in each step: a sum of so many products of a column and a row, which is
+ * reduced exactly by matrices of RANK columns. */
+enum { RANK = 4, ROWS = 40, COLUMNS = 30, BAD_STEP = 6 };
+static const int products_of_step[] = {RANK, 0, RANK, RANK, 1, RANK, RANK, RANK, 0, 0, RANK};
+enum { HARD_STEPS = sizeof products_of_step / sizeof *products_of_step };
+
+static double product_sum(size_t i, int products)
+{
+    double sum = 0;
+    for (int k = 0; k < products; k++)
+        sum += sin((double)(i / COLUMNS) * (k + 1) * 0.3 + k) *
+               cos((double)(i % COLUMNS) * (k + 2) * 0.21 + k);
+    return sum;
+}
+
+static void check_hard_step(const float *gradient, size_t step)
+{
+    for (size_t i = 0; i < ROWS * COLUMNS; i++) {
+        double expected = 1.5 * product_sum(i, products_of_step[step]);
+        CHECK(step == BAD_STEP ? isnan(gradient[i]) : fabs(gradient[i] - expected) < 1e-3);
+    }
+}
+
+/* Gradients that are zero, of a lower rank, or not finite spoil their own step only. */
+static void compress_hard_steps(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static float gradient[ROWS * COLUMNS];
+    struct ddp_power_sgd_options rules = {.size = sizeof rules,
+                                          .rank = RANK,
+                                          .start_step = 1,
+                                          .min_compression_rate = 1,
+                                          .no_error_feedback = world->stage};
+    ddp_power_sgd *power_sgd;
+    CHECK_OK(ddp_power_sgd_create(&rules, &power_sgd, err));
+    struct ddp_comm_hook hook = ddp_power_sgd_hook(power_sgd);
+    struct ddp_parameter parameter = {
+        .gradient = gradient, .count = ROWS * COLUMNS, .rows = ROWS, .dtype = DDP_FLOAT32};
+    struct ddp_reducer_options options = {
+        .size = sizeof options, .parameters = &parameter, .nparameters = 1, .hook = &hook};
+    ddp_reducer *reducer;
+    CHECK_OK(ddp_reducer_create(comm, &options, &reducer, err));
+    for (size_t step = 0; step < HARD_STEPS; step++) {
+        CHECK_OK(ddp_reducer_begin(reducer, err));
+        for (size_t i = 0; i < ROWS * COLUMNS; i++)
+            gradient[i] = (float)(product_sum(i, products_of_step[step]) * (rank + 1));
+        if (step == BAD_STEP && rank == 1)
+            gradient[17] = INFINITY;
+        CHECK_OK(ddp_reducer_ready(reducer, 0, NULL, err));
+        CHECK_OK(ddp_reducer_finish(reducer, err));
+        check_hard_step(gradient, step);
+    }
+    ddp_reducer_destroy(reducer);
+    ddp_power_sgd_destroy(power_sgd);
+}
+
+START_TEST(power_sgd_outlives_a_hard_step)
+{
+    struct world world = {.nranks = 2, .name = "hard-steps", .stage = (uint32_t)_i};
+    world_open(&world);
+    world_run(&world, compress_hard_steps);
+    world_close(&world);
+}
+END_TEST
+
 /* ---- inf and NaN ---- */
 
 /* Step 0 is good, in step 1 one rank has a NaN, in step 2 the sum overflows, or the cast to float16
@@ -240,6 +304,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tests, gradients_are_reduced_in_another_type, 0,
                         (int)(sizeof compressions / sizeof *compressions));
     tcase_add_test(tests, power_sgd_keeps_matrices_of_its_rank);
+    tcase_add_loop_test(tests, power_sgd_outlives_a_hard_step, 0, 2);
     tcase_add_loop_test(tests, inf_and_nan_are_told_to_all_ranks, 0, 4);
     suite_add_tcase(suite, tests);
     return suite;

@@ -4,6 +4,7 @@
 #include "check_main.h"
 #include "low_rank.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -87,6 +88,39 @@ START_TEST(dependent_columns_become_zero)
 }
 END_TEST
 
+START_TEST(zero_columns_are_replaced)
+{
+    float columns[N * 3] = {0}, again[N * 3] = {0};
+    for (size_t row = 0; row < N; row++)
+        columns[row * 3 + 1] = again[row * 3 + 1] = 1;
+    ddpi_orthonormalize(columns, N, 3);
+    ddpi_orthonormalize(again, N, 3);
+    ddpi_complete_columns(columns, N, 3, 5);
+    ddpi_complete_columns(again, N, 3, 5);
+    ck_assert_int_eq(memcmp(columns, again, sizeof columns), 0);
+    for (size_t a = 0; a < 3; a++)
+        for (size_t b = 0; b <= a; b++) {
+            double sum = 0;
+            for (size_t row = 0; row < N; row++)
+                sum += (double)columns[row * 3 + a] * columns[row * 3 + b];
+            ck_assert_double_eq_tol(sum, a == b ? 1 : 0, 1e-6);
+        }
+    ddpi_complete_columns(columns, N, 3, 6);
+    ck_assert_int_eq(memcmp(columns, again, sizeof columns), 0); /* nothing is missing */
+}
+END_TEST
+
+START_TEST(numbers_that_are_not_finite_are_seen)
+{
+    float values[3] = {1, -FLT_MAX, 0};
+    ck_assert(ddpi_is_finite(values, 3));
+    values[2] = -INFINITY;
+    ck_assert(ddpi_is_finite(values, 2) && !ddpi_is_finite(values, 3));
+    values[2] = NAN;
+    ck_assert(!ddpi_is_finite(values, 3));
+}
+END_TEST
+
 START_TEST(normal_numbers_depend_on_the_seed_only)
 {
     enum { COUNT = 20000 };
@@ -113,6 +147,8 @@ Suite *test_suite(void)
     tcase_add_loop_test(tests, a_matrix_of_that_rank_is_exact, 1, RANK_MOST + 1);
     tcase_add_test(tests, columns_become_orthonormal);
     tcase_add_test(tests, dependent_columns_become_zero);
+    tcase_add_test(tests, zero_columns_are_replaced);
+    tcase_add_test(tests, numbers_that_are_not_finite_are_seen);
     tcase_add_test(tests, normal_numbers_depend_on_the_seed_only);
     suite_add_tcase(suite, tests);
     return suite;

@@ -41,9 +41,10 @@ DDP_API struct ddp_comm_hook ddp_compression_hook(const struct ddp_compression *
  * Distributed Optimization", 2019), with the rules of PyTorch's powerSGD_hook: a float32 gradient
  * of n x m elements, whose parameter has @rows n, is reduced as two matrices of n x r and m x r
  * elements. What that loses is added to the gradient of the next step. Vectors, and matrices that
- * would not shrink enough, are averaged. The products of matrices are computed on the host:
- * gradients in memory of a GPU are copied there and back, so the call that completes a bucket waits
- * for the stream on which its gradients were marked.
+ * would not shrink enough, are averaged. An infinity or NaN in the gradient of one rank makes all
+ * of it NaN on all ranks in that step, and what was kept for the next one begins anew. The products
+ * of matrices are computed on the host: gradients in memory of a GPU are copied there and back, so
+ * the call that completes a bucket waits for the stream on which its gradients were marked.
  */
 struct ddp_power_sgd_options {
     size_t size;                 /* sizeof(struct ddp_power_sgd_options) */

@@ -78,10 +78,36 @@ static double next_uniform(uint64_t *state)
     return ((double)((z ^ (z >> 31)) >> 11) + 0.5) * 0x1p-53;
 }
 
+static float next_normal(uint64_t *state)
+{
+    double radius = sqrt(-2 * log(next_uniform(state)));
+    return (float)(radius * cos(2 * M_PI * next_uniform(state)));
+}
+
 void ddpi_fill_normal(float *values, size_t count, uint64_t seed)
 {
-    for (size_t i = 0; i < count; i++) {
-        double radius = sqrt(-2 * log(next_uniform(&seed)));
-        values[i] = (float)(radius * cos(2 * M_PI * next_uniform(&seed)));
+    for (size_t i = 0; i < count; i++)
+        values[i] = next_normal(&seed);
+}
+
+void ddpi_complete_columns(float *columns, size_t n, size_t r, uint64_t seed)
+{
+    bool complete = true;
+    for (size_t k = 0; k < r; k++) {
+        if (dot(columns, n, r, k, k) != 0)
+            continue;
+        complete = false;
+        for (size_t row = 0; row < n; row++)
+            columns[row * r + k] = next_normal(&seed);
     }
+    if (!complete)
+        ddpi_orthonormalize(columns, n, r);
+}
+
+bool ddpi_is_finite(const float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return false;
+    return true;
 }

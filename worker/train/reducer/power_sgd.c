@@ -112,6 +112,8 @@ static struct factors *factors_of(const struct ddp_power_sgd *power_sgd,
                : NULL;
 }
 
+/* A gradient of zero, or of a lower rank than ours, leaves zero columns in Q, which no later
+ * gradient would ever fill: they begin anew. Q is the same on all ranks, so they all see it. */
 static void project(const struct ddp_power_sgd *power_sgd, struct factors *factors, float *gradient,
                     uint64_t seed)
 {
@@ -122,6 +124,7 @@ static void project(const struct ddp_power_sgd *power_sgd, struct factors *facto
         ddpi_fill_normal(factors->q, factors->m * factors->r, seed);
     factors->warm = true;
     ddpi_orthonormalize(factors->q, factors->m, factors->r);
+    ddpi_complete_columns(factors->q, factors->m, factors->r, ~seed);
     ddpi_low_rank_left(factors->p, gradient, factors->q, factors->n, factors->m, factors->r);
 }
 
@@ -131,11 +134,19 @@ static void project_back(struct factors *factors, const float *gradient)
     ddpi_low_rank_right(factors->q, gradient, factors->p, factors->n, factors->m, factors->r);
 }
 
+/* An infinity or NaN in the gradient of a rank has spread to all of Q, on all ranks, and makes the
+ * whole gradient NaN. It must not last: Q and the error begin anew. */
 static void expand(struct factors *factors, float *gradient, uint32_t divisor)
 {
     size_t count = factors->n * factors->m;
     ddpi_low_rank_expand(gradient, factors->p, factors->q, 1.0F / (float)divisor, factors->n,
                          factors->m, factors->r);
+    if (!ddpi_is_finite(factors->q, factors->m * factors->r)) {
+        factors->warm = false;
+        if (factors->error != NULL)
+            memset(factors->error, 0, count * sizeof *factors->error);
+        return;
+    }
     for (size_t i = 0; factors->error != NULL && i < count; i++)
         factors->error[i] -= gradient[i];
 }
