@@ -5,6 +5,7 @@ or a hang. Run by test_torch_backend.py under ddprun.
 import os
 import signal
 import sys
+import threading
 from datetime import timedelta
 
 import torch
@@ -148,6 +149,22 @@ def patient(rank, size):
     elif rank == 1:
         store.wait([given_up])
         dist.send(torch.ones(1), 0)
+
+
+def polled(rank, size):
+    """A work may be waited for in one thread and looked at in another, while Python drops its tensors."""
+    def look():
+        while not work.is_completed():
+            pass
+
+    for _ in range(300):
+        taken = torch.empty(1000)
+        work = dist.reduce_scatter_tensor(taken, torch.ones(1000 * size), async_op=True)
+        looking = threading.Thread(target=look)
+        looking.start()
+        work.wait()
+        looking.join()
+        assert taken[0] == size
 
 
 def mismatch(rank, size):

@@ -6,6 +6,7 @@
 
 #include "elements.h"
 #include "failure.h"
+#include "python_lock.h"
 
 #include <algorithm>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -137,7 +138,7 @@ void Backend::destroy()
  * the program has got is not told once more. */
 void Backend::shutdown()
 {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const LockedWithoutPython lock(mutex_);
     struct ddp_error err;
     if (shared_->comm == nullptr)
         return;
@@ -230,7 +231,7 @@ c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions()
 
 uint64_t Backend::getSequenceNumberForGroup()
 {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const LockedWithoutPython lock(mutex_);
     return sequence_;
 }
 
@@ -295,7 +296,7 @@ void Backend::start(Job &job, bool async, const Tensors &results)
 /* Messages have no sequence number: PyTorch's detailed checks compare those of all ranks. */
 Backend::WorkPtr Backend::submit(JobPtr job, c10d::OpType type, bool async, Tensors results)
 {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const LockedWithoutPython lock(mutex_);
     if (!c10d::isP2POp(type))
         sequence_++;
     if (batch_ != nullptr) {
@@ -321,7 +322,7 @@ bool Backend::supportsCoalescing() const
 void Backend::startCoalescing()
 {
     auto batch = make_job(c10d::kUnsetTimeout);
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const LockedWithoutPython lock(mutex_);
     batch_ = std::move(batch);
     batch_results_.clear();
     batch_async_ = false;
@@ -329,7 +330,7 @@ void Backend::startCoalescing()
 
 Backend::WorkPtr Backend::endCoalescing()
 {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const LockedWithoutPython lock(mutex_);
     TORCH_CHECK(batch_ != nullptr, "ddp: no calls are being coalesced");
     const JobPtr batch = std::move(batch_);
     const Tensors results = std::move(batch_results_);

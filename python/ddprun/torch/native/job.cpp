@@ -4,6 +4,7 @@
 #include "job.h"
 
 #include "failure.h"
+#include "python_lock.h"
 #include "versions.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -189,7 +190,7 @@ void Job::start(ddp_comm *comm, std::optional<c10::Stream> stream)
         else
             start_requests(comm);
     } catch (...) {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const LockedWithoutPython lock(mutex_);
         struct ddp_error ignored;
         tell(ddp_comm_check(comm, &ignored) != DDP_OK);
         finish(std::current_exception(), false);
@@ -302,7 +303,7 @@ bool Job::test_locked()
 
 bool Job::test()
 {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const LockedWithoutPython lock(mutex_);
     return test_locked();
 }
 
@@ -334,6 +335,7 @@ static uint32_t left_of(std::chrono::milliseconds timeout,
 
 bool Job::wait(std::chrono::milliseconds timeout)
 {
+    const PythonLockReleased released;
     const auto begin = std::chrono::steady_clock::now();
     TORCH_CHECK(begun_, "ddp: this call is coalesced with others and has not begun: wait "
                         "for it when all have been called");
@@ -347,7 +349,7 @@ bool Job::wait(std::chrono::milliseconds timeout)
         if (!done)
             return false;
     }
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const LockedWithoutPython lock(mutex_);
     (void)test_locked();
     tell(lasting_);
     if (failure_ != nullptr)
@@ -357,7 +359,7 @@ bool Job::wait(std::chrono::milliseconds timeout)
 
 std::exception_ptr Job::failure() const
 {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const LockedWithoutPython lock(mutex_);
     tell(lasting_);
     return failure_;
 }

@@ -1,12 +1,14 @@
 /*
- * python_lock.h - releases Python's global lock for as long as an object of this class lives, where
- * its thread holds it: PyTorch's bindings do so for wait(), but not for everything that waits here.
+ * python_lock.h - Python's global lock, which a thread must not hold while it waits for something
+ * else: PyTorch's bindings release it for wait(), but not for everything that waits here.
  *
  * Python's functions are declared by hand and are weak: this library is compiled without Python's
  * headers, and works in a program without Python.
  */
 #ifndef DDPRUN_TORCH_PYTHON_LOCK_H
 #define DDPRUN_TORCH_PYTHON_LOCK_H
+
+#include <mutex>
 
 extern "C" {
 int PyGILState_Check(void) __attribute__((weak));
@@ -18,6 +20,7 @@ int Py_IsInitialized(void) __attribute__((weak));
 namespace ddprun
 {
 
+/* Releases it for as long as this object lives, if its thread holds it. */
 class PythonLockReleased
 {
   public:
@@ -38,6 +41,20 @@ class PythonLockReleased
 
   private:
     void *state_ = nullptr;
+};
+
+/* Holds a mutex whose owner may come to need Python's lock: tensors that Python knows take it when
+ * they are dropped. So no thread waits for such a mutex with that lock. */
+class LockedWithoutPython
+{
+  public:
+    explicit LockedWithoutPython(std::mutex &mutex) : lock_(mutex)
+    {
+    }
+
+  private:
+    PythonLockReleased released_; /* before the mutex is taken, and until it is given back */
+    std::lock_guard<std::mutex> lock_;
 };
 
 } // namespace ddprun

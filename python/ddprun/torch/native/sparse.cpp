@@ -5,6 +5,8 @@
  */
 #include "backend.h"
 
+#include "python_lock.h"
+
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_sparse_coo_tensor_unsafe.h>
 #include <numeric>
@@ -45,7 +47,7 @@ std::vector<int64_t> Backend::count_elements(const at::Tensor &tensor,
     auto job = make_job(timeout);
     add_all_gather(*job, all, own);
     {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const LockedWithoutPython lock(mutex_);
         start(*job, false, {all});
     }
     (void)job->wait(kNoTimeout);

@@ -61,12 +61,10 @@ void Work::abort()
 
 /* Nobody moves bytes for a future. Where ranks fill the processors, a thread that did would only
  * take turns with them; so the operation is carried out here. On a device the future is complete
- * when the stream is. The mutex is unlocked before Python's lock is taken again: a thread that
- * holds that one may be waiting for the mutex. */
+ * when the stream is. */
 c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
 {
-    const PythonLockReleased released;
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const LockedWithoutPython lock(mutex_);
     if (future_ != nullptr)
         return future_;
     std::vector<c10::Device> devices;
