@@ -162,18 +162,21 @@ static ddp_status session_create(struct ddpi_kv *kv, struct kv_account *account,
     return DDP_OK;
 }
 
+/* The number is a version, which sinks keep: so no number comes again after a restart, also if no
+ * record of its session is left. */
 ddp_status ddpi_kv_session_open(struct ddpi_kv *kv, struct kv_call *call)
 {
     struct kv_session *session = NULL;
     struct kv_account *account =
         call->client->agent ? kv->reserve : ddpi_kv_account_for(kv, call->client, call->key);
+    uint64_t number = (kv->last_session > kv->version ? kv->last_session : kv->version) + 1;
     ddp_status status = session_check_open(kv, call, account);
     if (status == DDP_OK)
-        status = session_create(kv, account, kv->last_session + 1, call->request->count,
-                                call->now_ms, &session, &call->err);
+        status = session_create(kv, account, number, call->request->count, call->now_ms, &session,
+                                &call->err);
     if (status != DDP_OK)
         return status;
-    kv->last_session = session->number;
+    kv->last_session = kv->version = number;
     call->reply.session = ddpi_bytes_of(session->token, sizeof session->token);
     ddpi_kv_emit(kv, &(struct ddpi_mutation){.kind = DDPI_MUTATION_SESSION_OPEN,
                                              .session = session->number,

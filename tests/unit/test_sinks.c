@@ -288,6 +288,30 @@ START_TEST(sessions_end_when_their_new_lease_is_over)
 }
 END_TEST
 
+/* An agent may have seen the number before: its records name members by it. */
+START_TEST(the_number_of_a_session_does_not_come_again)
+{
+    uint64_t last = 0, number;
+    for (int life = 0; life < 3; life++) {
+        sink_begin(&ddpi_kv_limits_default);
+        for (int i = 0; i < 3; i++) {
+            ntokens = 0;
+            open_session();
+            memcpy(&number, tokens[0].bytes, sizeof number);
+            ck_assert_uint_gt(number, last);
+            last = number;
+            if (i == 1)
+                ask_session(DDPI_OP_SET_EPHEMERAL, tokens[0].bytes, 1, "x");
+            ask_session(DDPI_OP_SESSION_CLOSE, tokens[0].bytes, 0, "");
+            turn();
+        }
+        sink_commit();
+        ck_assert_uint_eq(ddpi_kv_stats(kv).sessions, 0);
+        sink_end();
+    }
+}
+END_TEST
+
 enum { NAMED = 300 }; /* more changes than one transaction of etcd takes */
 
 static void tie_named(int from, int to, const char *token, struct ddpi_buf *names)
@@ -389,6 +413,7 @@ static void add_contract(Suite *suite, const struct sink_row *row)
     tcase_add_checked_fixture(tcase, row->setup, row->teardown);
     ADD_TESTS(tcase, what_comes_behind_a_deletion_stays, what_was_not_committed_has_not_happened,
               the_owner_s_deletions_are_kept_too, sessions_end_when_their_new_lease_is_over,
+              the_number_of_a_session_does_not_come_again,
               a_key_that_ends_waits_is_its_session_s_at_once, leases_begin_when_all_is_loaded,
               a_watch_of_what_does_not_change_goes_on, an_incarnation_is_kept);
     suite_add_tcase(suite, tcase);

@@ -3,7 +3,8 @@
  * processes of a job find each other.
  *
  * Keys and values are byte strings. Every value has a version: the server has one counter, which it
- * increments with each change of any key. Compare-and-swap compares versions.
+ * increments with each change of any key, and with each session. Compare-and-swap compares
+ * versions.
  *
  * Threads: any number of threads may use one handle at the same time, and they do not delay each
  * other: a get that waits for an hour does not hold up a set. The library starts no threads. Only
