@@ -10,14 +10,16 @@
 #include <stdio.h>
 
 /* A store ends a connection without a greeting after 5 s; it counts it as a failed one, too, but
- * allows 20 of them a second. */
-enum { RENEWAL_MS = 2000, RETRY_MS = 20 };
+ * allows 20 of them a second. A full or throttled one accepts and closes at once: after a
+ * connection as brief as that there is a pause, which doubles until one lasts. */
+enum { RENEWAL_MS = 2000, RETRY_MS = 20, BRIEF_MS = 100 };
 
 struct etcd_beat {
     struct ddpi_etcd_pulse *pulse; /* NULL: nobody waits for it */
     uv_tcp_t tcp;
     uv_connect_t connect;
-    char dropped[64]; /* what the store says is not read */
+    uint64_t since_ms; /* by the loop's clock; connected */
+    char dropped[64];  /* what the store says is not read */
 };
 
 struct etcd_lookup {
@@ -28,7 +30,9 @@ struct etcd_lookup {
 struct ddpi_etcd_pulse {
     uv_loop_t *loop;
     struct ddpi_etcd_pulse_hooks hooks;
+    struct ddpi_endpoint process; /* that is followed */
     uv_timer_t timer;
+    uint64_t pause_ms;      /* before the next try, after one that failed */
     struct etcd_beat *now;  /* connected */
     struct etcd_beat *next; /* being connected */
     struct etcd_lookup *lookup;
@@ -63,6 +67,12 @@ static void on_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *ret)
     *ret = uv_buf_init(beat->dropped, sizeof beat->dropped);
 }
 
+static void retry_later(struct ddpi_etcd_pulse *pulse)
+{
+    uv_timer_start(&pulse->timer, on_renewal, pulse->pause_ms, RENEWAL_MS);
+    pulse->pause_ms = 2 * pulse->pause_ms < RENEWAL_MS ? 2 * pulse->pause_ms : RENEWAL_MS;
+}
+
 static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
 {
     (void)buf;
@@ -70,8 +80,14 @@ static void on_read(uv_stream_t *stream, ssize_t nread, const uv_buf_t *buf)
     struct ddpi_etcd_pulse *pulse = beat->pulse;
     if (nread >= 0 || pulse == NULL)
         return;
+    bool brief = uv_now(pulse->loop) - beat->since_ms < BRIEF_MS;
     drop_beat(&pulse->now);
-    connect_next(pulse);
+    if (brief) {
+        retry_later(pulse);
+    } else {
+        pulse->pause_ms = RETRY_MS;
+        connect_next(pulse);
+    }
 }
 
 /* Of a host with several addresses, the one at which the process listens. The last one is followed
@@ -100,6 +116,7 @@ static void on_connected(uv_connect_t *connect, int uv_err)
         bool first = !pulse->met;
         pulse->met = true;
         drop_beat(&pulse->now);
+        beat->since_ms = uv_now(pulse->loop);
         pulse->now = beat;
         pulse->next = NULL;
         if (first)
@@ -112,9 +129,10 @@ static void on_connected(uv_connect_t *connect, int uv_err)
     } else if (uv_err == UV_ECONNREFUSED) {
         pulse->met = false;
         forget_addresses(pulse);
+        uv_timer_stop(&pulse->timer);
         pulse->hooks.dead(pulse->hooks.ctx);
     } else if (pulse->now == NULL) { /* its listener was just being closed, say */
-        uv_timer_start(&pulse->timer, on_renewal, RETRY_MS, RENEWAL_MS);
+        retry_later(pulse);
     }
 }
 
@@ -131,14 +149,6 @@ static void connect_next(struct ddpi_etcd_pulse *pulse)
     pulse->next = beat;
     if (uv_tcp_connect(&beat->connect, &beat->tcp, pulse->at->ai_addr, on_connected) != 0)
         drop_beat(&pulse->next);
-}
-
-/* A connection that is still being made after so long is to a silent machine: try anew. */
-static void on_renewal(uv_timer_t *timer)
-{
-    struct ddpi_etcd_pulse *pulse = timer->data;
-    drop_beat(&pulse->next);
-    connect_next(pulse);
 }
 
 /* ---- addresses ---- */
@@ -167,7 +177,7 @@ static void drop_lookup(struct ddpi_etcd_pulse *pulse)
     pulse->lookup = NULL;
 }
 
-static void look_up(struct ddpi_etcd_pulse *pulse, const struct ddpi_endpoint *at)
+static void look_up(struct ddpi_etcd_pulse *pulse)
 {
     static const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     char port[8];
@@ -176,25 +186,39 @@ static void look_up(struct ddpi_etcd_pulse *pulse, const struct ddpi_endpoint *a
         return;
     lookup->pulse = pulse;
     lookup->request.data = lookup;
-    snprintf(port, sizeof port, "%u", at->port);
-    if (uv_getaddrinfo(pulse->loop, &lookup->request, on_resolved, at->host, port, &hints) == 0)
+    snprintf(port, sizeof port, "%u", pulse->process.port);
+    if (uv_getaddrinfo(pulse->loop, &lookup->request, on_resolved, pulse->process.host, port,
+                       &hints) == 0)
         pulse->lookup = lookup;
     else
         ddpi_free(lookup);
 }
 
+/* A connection that is still being made after so long is to a silent machine: try anew. A name that
+ * could not be resolved may be known by now. */
+static void on_renewal(uv_timer_t *timer)
+{
+    struct ddpi_etcd_pulse *pulse = timer->data;
+    drop_beat(&pulse->next);
+    if (pulse->now != NULL) /* it has lasted */
+        pulse->pause_ms = RETRY_MS;
+    if (pulse->infos == NULL && pulse->lookup == NULL)
+        look_up(pulse);
+    connect_next(pulse);
+}
+
 void ddpi_etcd_pulse_follow(struct ddpi_etcd_pulse *pulse, const char *endpoint)
 {
-    struct ddpi_endpoint at;
     drop_beat(&pulse->now);
     drop_beat(&pulse->next);
     drop_lookup(pulse);
     pulse->met = false;
     forget_addresses(pulse);
     uv_timer_stop(&pulse->timer);
-    if (endpoint[0] == '\0' || ddpi_parse_endpoint(endpoint, &at, NULL) != DDP_OK)
+    if (endpoint[0] == '\0' || ddpi_parse_endpoint(endpoint, &pulse->process, NULL) != DDP_OK)
         return;
-    look_up(pulse, &at);
+    pulse->pause_ms = RETRY_MS;
+    look_up(pulse);
     uv_timer_start(&pulse->timer, on_renewal, RENEWAL_MS, RENEWAL_MS);
 }
 

@@ -7,9 +7,13 @@
 #include "etcd_store.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -141,6 +145,72 @@ START_TEST(a_connection_that_ends)
 }
 END_TEST
 
+static unsigned accepted;
+
+static void on_acceptable(uv_poll_t *poll, int uv_err, int events)
+{
+    int fd = accept4(*(const int *)poll->data, NULL, NULL, SOCK_CLOEXEC);
+    (void)events;
+    ck_assert_int_eq(uv_err, 0);
+    ck_assert_int_ge(fd, 0);
+    accepted++;
+    close(fd);
+}
+
+/* So does a full store, or a throttled one. The next connection is 20 ms of the loop's time later,
+ * then 40, 80 and 160; one that is not looked at for 100 ms has lasted, and is followed at once. */
+START_TEST(connections_that_end_at_once)
+{
+    enum { WANTED = 5, LEAST_MS = 20 + 40 + 100 + 20 };
+    uint16_t port = 0;
+    char endpoint[64];
+    uv_poll_t poll;
+    int listener = listen_at(&port);
+    accepted = 0;
+    poll.data = &listener;
+    uv_poll_init(&loop, &poll, listener);
+    uv_poll_start(&poll, UV_READABLE, on_acceptable);
+    snprintf(endpoint, sizeof endpoint, "127.0.0.1:%u", port);
+    uint64_t since_ms = uv_now(&loop);
+    ddpi_etcd_pulse_follow(pulse, endpoint);
+    run_until(&accepted, WANTED);
+    ck_assert_uint_ge(uv_now(&loop) - since_ms, LEAST_MS);
+    ck_assert_uint_eq(dead, 0);
+    uv_close((uv_handle_t *)&poll, NULL);
+    close(listener);
+    run_until(&dead, 1);
+}
+END_TEST
+
+/* A resolver that does not know this name at first; other names go to the system's. */
+static const char late_name[] = "late.invalid";
+static atomic_uint asked;
+
+__attribute__((visibility("default"))) int getaddrinfo(const char *name, const char *service,
+                                                       const struct addrinfo *hints,
+                                                       struct addrinfo **ret)
+{
+    int (*systems)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    bool late = name != NULL && strcmp(name, late_name) == 0;
+    if (late && atomic_fetch_add(&asked, 1) == 0)
+        return EAI_AGAIN;
+    *(void **)(void *)&systems = dlsym(RTLD_NEXT, "getaddrinfo");
+    return systems(late ? "127.0.0.1" : name, service, hints, ret);
+}
+
+START_TEST(a_name_that_is_known_later)
+{
+    uint16_t port = 0;
+    int listener = listen_at(&port);
+    atomic_store(&asked, 0);
+    int fd = follow(late_name, port, listener);
+    ck_assert_uint_eq(atomic_load(&asked), 2);
+    close(listener);
+    close(fd);
+    run_until(&dead, 1);
+}
+END_TEST
+
 /* Nobody listens there, but nobody was seen to do so: the address may be wrong. */
 START_TEST(a_process_that_was_never_met)
 {
@@ -184,8 +254,9 @@ Suite *test_suite(void)
     Suite *suite = suite_create("etcd_pulse");
     TCase *group = tcase_create("loop");
     tcase_add_checked_fixture(group, pulse_setup, pulse_teardown);
-    ADD_TESTS(group, a_process_that_ends, a_connection_that_ends, a_process_that_was_never_met,
-              another_one_is_followed, the_machine_is_sound);
+    ADD_TESTS(group, a_process_that_ends, a_connection_that_ends, connections_that_end_at_once,
+              a_name_that_is_known_later, a_process_that_was_never_met, another_one_is_followed,
+              the_machine_is_sound);
     suite_add_tcase(suite, group);
     return suite;
 }
