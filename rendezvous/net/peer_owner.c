@@ -2,9 +2,9 @@
  * peer_owner.c - asks the kernel for the owners of sockets. Owns a netlink socket.
  *
  * Possible failure modes are:
- *   - no answer about the peer: if there is one about our own end of the connection, the peer's
- *     end is not on this machine; otherwise socket diagnosis does not work, and the table is read
- *     from then on;
+ *   - no answer about the first peer: if there is one about a listener made for that, the peer's
+ *     end is not on this machine, or was reset; otherwise socket diagnosis does not work, and the
+ *     table is read from then on. Our own end of the connection says nothing: a reset removes it;
  *   - no descriptor or memory for the request: the owner of this peer is unknown;
  *   - the table changes while it is read, so that a line is missed: it is read again, a few times.
  */
@@ -146,14 +146,35 @@ static struct ddpi_owner_answer owner_from_tables(const struct ddpi_end *end,
 
 /* ---- the owner of a peer ---- */
 
+/* Ask for a socket that exists for certain: a listener of our own. If none can be had, the table is
+ * read from now on; for want of a descriptor or memory that is still open. */
+static void find_out(struct ddpi_owners *owners)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const struct ddpi_end nobody = {.port = 0};
+    socklen_t len = sizeof at;
+    struct ddpi_owner_answer answer = {0};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, 1) != 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &len) != 0) {
+        owners->has_none = !is_shortage(errno);
+    } else {
+        const struct ddpi_end end = ddpi_end_of((struct sockaddr *)&at);
+        owners->has_none = owner_ask(owners, &end, &nobody, &answer) && !answer.found;
+        owners->works = answer.found;
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
 static struct ddpi_owner_answer owner_find(struct ddpi_owners *owners, const struct ddpi_end *peer,
                                            const struct ddpi_end *here)
 {
-    struct ddpi_owner_answer answer = {0}, ours = {0};
+    struct ddpi_owner_answer answer = {0};
     if (!owners->has_none && owner_ask(owners, peer, here, &answer) && !answer.found &&
         !owners->works)
-        owners->has_none = owner_ask(owners, here, peer, &ours) && !ours.found;
-    owners->works = owners->works || answer.found || ours.found;
+        find_out(owners);
+    owners->works = owners->works || answer.found;
     return owners->has_none ? owner_from_tables(peer, here) : answer;
 }
 

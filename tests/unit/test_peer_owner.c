@@ -234,6 +234,34 @@ START_TEST(what_the_kernel_says)
 }
 END_TEST
 
+/* The end of such a connection is in no list, ours neither: that is no reason to read the table for
+ * all who come later. */
+START_TEST(the_first_peer_has_reset_its_connection)
+{
+    static const struct linger at_once = {.l_onoff = 1};
+    struct ddpi_owners owners, fresh;
+    uint32_t owner;
+    bool known;
+    ddpi_owners_init(&owners);
+    ddpi_owners_init(&fresh);
+    struct connection gone = connect_as(0, getuid()), own = connect_as(0, getuid());
+    ck_assert(ddpi_owners_ours(&fresh, &own.peer, &own.here, &owner, &known));
+    if (fresh.has_none)
+        SKIP("the socket diagnosis");
+    ck_assert_int_eq(setsockopt(gone.client, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once), 0);
+    close(gone.client);
+    ck_assert(!ddpi_owners_ours(&owners, &gone.peer, &gone.here, &owner, &known));
+    ck_assert(!known && !owners.has_none && owners.works);
+    ck_assert(ddpi_owners_ours(&owners, &own.peer, &own.here, &owner, &known));
+    ck_assert(known && owner == geteuid() && !owners.has_none);
+    close(gone.server);
+    close(own.client);
+    close(own.server);
+    ddpi_owners_finish(&owners);
+    ddpi_owners_finish(&fresh);
+}
+END_TEST
+
 /* ---- a port ---- */
 
 static size_t put_socket(uint8_t *bytes, uint8_t state, uint16_t port, uint32_t owner,
@@ -391,6 +419,7 @@ Suite *test_suite(void)
     TCase *kernel = tcase_create("kernel");
     tcase_add_loop_test(kernel, what_the_kernel_says, 0, 6);
     tcase_add_test(kernel, no_descriptor_to_ask_with);
+    tcase_add_test(kernel, the_first_peer_has_reset_its_connection);
     tcase_add_test(kernel, users_without_a_number);
     tcase_add_loop_test(kernel, strangers_on_a_port, 0, 8);
     suite_add_tcase(suite, kernel);
