@@ -55,6 +55,11 @@ void ddpi_owners_finish(struct ddpi_owners *owners)
     owners->fd = -1;
 }
 
+static bool owner_is_trusted(const struct ddpi_owners *owners, uint32_t owner)
+{
+    return (owners->whole || owner != owners->nobody) && (owner == 0 || owner == geteuid());
+}
+
 /* ---- the socket diagnosis ---- */
 
 /* An error that does not tell whether the diagnosis works. */
@@ -89,8 +94,10 @@ static bool owner_ask(struct ddpi_owners *owners, const struct ddpi_end *end,
 
 /* ---- the table ---- */
 
-/* Find the line about a socket in @path; @ends as in peer_owner_wire.h. */
-static bool read_table(const char *path, const char *ends, struct ddpi_owner_answer *ret)
+/* Find the first line about a socket with @ends, as in peer_owner_wire.h, in @path. With
+ * @strangers_to it must be open, and of a user whom those do not trust. */
+static bool read_table(const char *path, const char *ends, const struct ddpi_owners *strangers_to,
+                       struct ddpi_owner_answer *ret)
 {
     char text[TABLE_CHUNK + 1];
     size_t held = 0, total = 0;
@@ -106,7 +113,9 @@ static bool read_table(const char *path, const char *ends, struct ddpi_owner_ans
         char *line = text;
         for (char *end; !found && (end = strchr(line, '\n')) != NULL; line = end + 1) {
             *end = '\0';
-            found = ddpi_owner_line(line, ends, ret);
+            found = ddpi_owner_line(line, ends, ret) &&
+                    (strangers_to == NULL ||
+                     (ret->open && !owner_is_trusted(strangers_to, ret->owner)));
         }
         held -= (size_t)(line - text);
         memmove(text, line, held);
@@ -128,8 +137,8 @@ static struct ddpi_owner_answer read_tables(const struct ddpi_end *end,
     ddpi_owner_line_ends(end, other, false, v4);
     ddpi_owner_line_ends(end, other, true, v6);
     for (int i = 0; i < TABLE_TRIES; i++)
-        if ((is_v4 && read_table("/proc/self/net/tcp", v4, &answer)) ||
-            read_table("/proc/self/net/tcp6", v6, &answer))
+        if ((is_v4 && read_table("/proc/self/net/tcp", v4, NULL, &answer)) ||
+            read_table("/proc/self/net/tcp6", v6, NULL, &answer))
             break;
     return answer;
 }
@@ -176,11 +185,6 @@ static struct ddpi_owner_answer owner_find(struct ddpi_owners *owners, const str
         find_out(owners);
     owners->works = owners->works || answer.found;
     return owners->has_none ? owner_from_tables(peer, here) : answer;
-}
-
-static bool owner_is_trusted(const struct ddpi_owners *owners, uint32_t owner)
-{
-    return (owners->whole || owner != owners->nobody) && (owner == 0 || owner == geteuid());
 }
 
 bool ddpi_owners_ours(struct ddpi_owners *owners, const struct ddpi_end *peer,
@@ -261,8 +265,7 @@ bool ddpi_owners_stranger_on(const struct ddpi_owners *owners, uint16_t port, bo
         if (!owners->has_none && ask_for_list(owners, port, v6 == 1, bound, ret_owner, &found))
             continue;
         ddpi_port_line_ends(port, v6 == 1, ends);
-        found = read_table(tables[v6], ends, &answer) && answer.open &&
-                !owner_is_trusted(owners, answer.owner);
+        found = read_table(tables[v6], ends, owners, &answer);
         if (found)
             *ret_owner = answer.owner;
     }

@@ -365,6 +365,43 @@ START_TEST(strangers_on_a_port)
 }
 END_TEST
 
+/* A listener of @user at @address and *@port; 0: a free one. */
+static int take_address(uint32_t address, uid_t user, uint16_t *port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(*port)};
+    socklen_t len = sizeof at;
+    at.sin_addr.s_addr = htonl(address);
+    ck_assert_int_eq(seteuid(user), 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_eq(seteuid(getuid()), 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
+    ck_assert_int_eq(listen(fd, 1), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    *port = ntohs(at.sin_port);
+    return fd;
+}
+
+/* By the diagnosis and by the table, in which one of the two comes first as the port has it: hence
+ * several ports. */
+START_TEST(a_stranger_beside_us_on_a_port)
+{
+    struct ddpi_owners owners;
+    uint16_t port = 0;
+    uint32_t owner = 0;
+    ddpi_owners_init(&owners);
+    owners.has_none = _i % 2 == 1;
+    if (geteuid() != 0 || !owners.whole)
+        SKIP("root and all user ids");
+    int own = take_address(INADDR_LOOPBACK, getuid(), &port);
+    int other = take_address(INADDR_LOOPBACK + 1, STRANGER, &port);
+    ck_assert(ddpi_owners_stranger_on(&owners, port, false, &owner));
+    ck_assert_uint_eq(owner, STRANGER);
+    close(other);
+    ck_assert(!ddpi_owners_stranger_on(&owners, port, false, &owner));
+    close(own);
+}
+END_TEST
+
 /* The first question cannot be asked for want of a descriptor: later ones are asked nevertheless,
  * and the table is not read instead. */
 START_TEST(no_descriptor_to_ask_with)
@@ -422,6 +459,7 @@ Suite *test_suite(void)
     tcase_add_test(kernel, the_first_peer_has_reset_its_connection);
     tcase_add_test(kernel, users_without_a_number);
     tcase_add_loop_test(kernel, strangers_on_a_port, 0, 8);
+    tcase_add_loop_test(kernel, a_stranger_beside_us_on_a_port, 0, 16);
     suite_add_tcase(suite, kernel);
     return suite;
 }
