@@ -182,7 +182,12 @@ static ddp_status read_credential(int fd, const char *what, struct ddpi_credenti
     char text[DDPI_KEY_LINE + 1];
     ddp_status status = DDP_OK;
     ssize_t len = read_whole(fd, text, DDPI_KEY_LINE);
-    if (len < 0) {
+    if (len < 0 && errno == ESPIPE) {
+        status = ddpi_error_set(err, DDP_E_INVALID,
+                                "%s is a pipe or the like, which can be read only once, and the "
+                                "token is needed more often: give a regular file",
+                                what);
+    } else if (len < 0) {
         status = ddpi_error_sys(err, errno, "cannot read %s", what);
     } else {
         text[len] = '\0';
@@ -198,14 +203,20 @@ static ddp_status read_credential(int fd, const char *what, struct ddpi_credenti
     return status;
 }
 
-ddp_status ddpi_token_read_fd(int fd, struct ddpi_credential *ret, struct ddp_error *err)
+static ddp_status read_descriptor(int fd, const char *what, struct ddpi_credential *ret,
+                                  struct ddp_error *err)
 {
-    char what[64];
-    snprintf(what, sizeof what, "descriptor %d (DDPRUN_TOKEN_FD)", fd);
     ddp_status status = read_credential(fd, what, ret, err);
     if (status == DDP_OK)
         fcntl(fd, F_SETFD, FD_CLOEXEC); /* it was passed to this program only */
     return status;
+}
+
+ddp_status ddpi_token_read_fd(int fd, struct ddpi_credential *ret, struct ddp_error *err)
+{
+    char what[64];
+    snprintf(what, sizeof what, "descriptor %d (DDPRUN_TOKEN_FD)", fd);
+    return read_descriptor(fd, what, ret, err);
 }
 
 static ddp_status check_file(int fd, const char *path, struct ddp_error *err)
@@ -271,12 +282,12 @@ static int descriptor_of(const char *path)
 ddp_status ddpi_token_read(const char *path, struct ddpi_credential *ret, struct ddp_error *err)
 {
     char what[DDP_ERROR_TEXT / 2];
+    snprintf(what, sizeof what, "the token file '%s'", path);
     if (descriptor_of(path) >= 0)
-        return ddpi_token_read_fd(descriptor_of(path), ret, err);
+        return read_descriptor(descriptor_of(path), what, ret, err);
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
         return explain_open(errno, path, err);
-    snprintf(what, sizeof what, "the token file '%s'", path);
     ddp_status status = check_file(fd, path, err);
     if (status == DDP_OK)
         status = read_credential(fd, what, ret, err);

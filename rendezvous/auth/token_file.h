@@ -19,7 +19,7 @@ enum { DDPI_KEY_LINE = 256 }; /* size of the longest line, with its NUL */
  * it must be a regular file of this user that no other user can access, or one of root's that its
  * group may read.
  * DDP_E_NOT_FOUND: it does not exist. DDP_E_DENIED: it cannot be trusted. DDP_E_INVALID: it holds
- * neither a token nor a key. */
+ * neither a token nor a key, or the descriptor is of a pipe, which cannot be read twice. */
 DDP_MUST_CHECK ddp_status ddpi_token_read(const char *path, struct ddpi_credential *ret,
                                           struct ddp_error *err);
 

@@ -302,9 +302,20 @@ START_TEST(a_descriptor_may_be_read_by_several)
     close(fd);
     ck_assert_int_eq(ddpi_token_read_fd(fd, &got, &err), DDP_E_SYSTEM);
     ck_assert_ptr_nonnull(strstr(err.msg, "DDPRUN_TOKEN_FD"));
+}
+END_TEST
+
+/* As a shell gives one for <(cat token): what the user wrote is named, and what to do. */
+START_TEST(a_pipe_cannot_be_read_twice)
+{
     int pipe_fds[2];
     ck_assert_int_eq(pipe(pipe_fds), 0);
-    ck_assert_int_ne(ddpi_token_read_fd(pipe_fds[0], &got, &err), DDP_OK);
+    ck_assert_int_eq(write(pipe_fds[1], DIGITS "\n", 65), 65);
+    snprintf(path, sizeof path, "/dev/fd/%d", pipe_fds[0]);
+    assert_refused(DDP_E_INVALID, "is a pipe", "give a regular file");
+    ck_assert_ptr_null(strstr(err.msg, "DDPRUN_TOKEN_FD"));
+    ck_assert_int_eq(ddpi_token_read_fd(pipe_fds[0], &got, &err), DDP_E_INVALID);
+    ck_assert_ptr_nonnull(strstr(err.msg, "DDPRUN_TOKEN_FD"));
     close(pipe_fds[0]);
     close(pipe_fds[1]);
 }
@@ -437,7 +448,7 @@ Suite *test_suite(void)
               numbers_of_stores, the_longest_line_fits, other_content_is_refused,
               a_file_that_others_can_read_is_refused, what_is_no_file_is_refused,
               root_may_let_a_group_read_its_file, the_file_of_somebody_else_is_refused,
-              a_descriptor_may_be_read_by_several);
+              a_descriptor_may_be_read_by_several, a_pipe_cannot_be_read_twice);
     suite_add_tcase(suite, reading);
     TCase *making = tcase_create("making");
     tcase_add_checked_fixture(making, setup, teardown);
