@@ -4,7 +4,9 @@
  * Possible failure modes are:
  *   - a member does not answer, answers that it has no leader or is overloaded, or answers what is
  *     not etcd's: the next member is asked; after all of them there is a short pause;
- *   - the token of the user has expired: a new one is obtained, and the call goes on.
+ *   - the token of the user has expired: a new one is obtained, and the call goes on;
+ *   - no member answers the login: it lasts as long as the first of the calls that wait for it, and
+ *     is repeated for the others.
  */
 #include "etcd_client.h"
 
@@ -175,24 +177,29 @@ static void on_logged_in(struct ddpi_etcd_call *login, const struct ddpi_etcd_ou
             ddpi_container_of(waiting.next, struct ddpi_etcd_call, of_client);
         ddpi_list_remove(&call->of_client);
         ddpi_list_append(&client->calls, &call->of_client);
-        if (good)
-            try_member(call);
+        if (good || (status == DDP_E_TIMEOUT && ddpi_etcd_now_ms() < call->until_ms))
+            try_member(call); /* it begins another login if there is no token */
         else
             fail_call(call, status, *reason != '\0' ? reason : "it gave no token to the user");
     }
 }
 
-static void log_in(struct ddpi_etcd_client *client)
+/* For a call that ends at @until_ms. */
+static void log_in(struct ddpi_etcd_client *client, uint64_t until_ms)
 {
     struct ddpi_etcd_call *login = &client->login;
-    if (ddpi_etcd_call_is_busy(login))
+    uint64_t now_ms = ddpi_etcd_now_ms();
+    if (ddpi_etcd_call_is_busy(login)) {
+        if (until_ms < login->until_ms)
+            login->until_ms = until_ms;
         return;
+    }
     json_t *body = json_pack("{s:s,s:s}", "name", client->user, "password", client->password);
     char *text = body != NULL ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);
     login->path = "/v3/auth/authenticate";
     login->try_ms = 2 * DDPI_ETCD_TRY_MS; /* hashing the password takes etcd a while */
-    login->total_ms = 10 * DDPI_ETCD_TRY_MS;
+    login->total_ms = until_ms > now_ms ? (uint32_t)(until_ms - now_ms) : 0;
     login->done = on_logged_in;
     login->ctx = client;
     ddpi_buf_finish(&login->body);
@@ -213,7 +220,7 @@ static bool renew_token(struct ddpi_etcd_call *call)
         return false;
     call->authenticated = true;
     client->token[0] = '\0';
-    log_in(client);
+    log_in(client, call->until_ms);
     return true;
 }
 
@@ -297,7 +304,7 @@ static void try_member(struct ddpi_etcd_call *call)
     struct ddp_error err;
     bool six = strchr(at->host, ':') != NULL;
     if (client->user != NULL && client->token[0] == '\0' && call != &client->login) {
-        log_in(client);
+        log_in(client, call->until_ms);
         return;
     }
     const char *socket = client->address.socket;
