@@ -127,6 +127,12 @@ struct kv_entry *ddpi_kv_order_first(const struct ddpi_kv *kv, struct ddpi_bytes
     return first_from(kv, prefix, false, prefix);
 }
 
+struct kv_entry *ddpi_kv_order_from(const struct ddpi_kv *kv, struct ddpi_bytes from,
+                                    struct ddpi_bytes prefix)
+{
+    return first_from(kv, from, false, prefix);
+}
+
 struct kv_entry *ddpi_kv_order_next(const struct ddpi_kv *kv, const struct kv_entry *entry,
                                     struct ddpi_bytes prefix)
 {

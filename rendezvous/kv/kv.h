@@ -150,6 +150,11 @@ void ddpi_kv_each(const struct ddpi_kv *kv, struct ddpi_bytes prefix,
                   bool (*visit)(void *ctx, struct ddpi_bytes key, struct ddpi_bytes value),
                   void *ctx);
 
+/* The same for those from @from on, which has @prefix. */
+void ddpi_kv_each_from(const struct ddpi_kv *kv, struct ddpi_bytes from, struct ddpi_bytes prefix,
+                       bool (*visit)(void *ctx, struct ddpi_bytes key, struct ddpi_bytes value),
+                       void *ctx);
+
 /* Removes all keys and queues that begin with @prefix; returns the number of keys. */
 size_t ddpi_kv_delete_prefix(struct ddpi_kv *kv, struct ddpi_bytes prefix);
 

@@ -18,8 +18,10 @@ void ddpi_kv_emit(struct ddpi_kv *kv, const struct ddpi_mutation *mutation);
 
 /* ---- entries.c: the entries, in a table and in their order; how they go ---- */
 
-/* All entries with @prefix, with or without a value; NULL at the end. */
+/* All entries with @prefix (from @from on), with or without a value; NULL at the end. */
 struct kv_entry *ddpi_kv_order_first(const struct ddpi_kv *kv, struct ddpi_bytes prefix);
+struct kv_entry *ddpi_kv_order_from(const struct ddpi_kv *kv, struct ddpi_bytes from,
+                                    struct ddpi_bytes prefix);
 struct kv_entry *ddpi_kv_order_next(const struct ddpi_kv *kv, const struct kv_entry *entry,
                                     struct ddpi_bytes prefix);
 /* The first after @cursor. */

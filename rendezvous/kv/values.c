@@ -260,7 +260,14 @@ void ddpi_kv_each(const struct ddpi_kv *kv, struct ddpi_bytes prefix,
                   bool (*visit)(void *ctx, struct ddpi_bytes key, struct ddpi_bytes value),
                   void *ctx)
 {
-    for (const struct kv_entry *entry = ddpi_kv_order_first(kv, prefix); entry != NULL;
+    ddpi_kv_each_from(kv, prefix, prefix, visit, ctx);
+}
+
+void ddpi_kv_each_from(const struct ddpi_kv *kv, struct ddpi_bytes from, struct ddpi_bytes prefix,
+                       bool (*visit)(void *ctx, struct ddpi_bytes key, struct ddpi_bytes value),
+                       void *ctx)
+{
+    for (const struct kv_entry *entry = ddpi_kv_order_from(kv, from, prefix); entry != NULL;
          entry = ddpi_kv_order_next(kv, entry, prefix))
         if (ddpi_kv_has_value(entry) && !visit(ctx, ddpi_kv_name(entry), ddpi_kv_value(entry)))
             return;

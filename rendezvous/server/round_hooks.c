@@ -1,6 +1,6 @@
 /*
- * round_hooks.c - what rounds (round_keys.h) need of a server: the keyspace and the epoch of a new
- * generation, the port at which its workers meet, and log lines.
+ * round_hooks.c - what rounds (round_keys.h) need of a server: the epoch of a new generation,
+ * without the keys of earlier ones, the port at which its workers meet, and log lines.
  *
  * That port has the same number on all addresses that the server listens on for all jobs, since
  * members name only the address by which they reached the server.
@@ -8,6 +8,7 @@
 #include "server_impl.h"
 
 #include "error.h"
+#include "keyspaces.h"
 #include "parse.h"
 
 #include <errno.h>
@@ -104,51 +105,6 @@ static ddp_status open_port(struct ddpi_server *server, const char *job, uint64_
     return status == DDP_OK ? DDP_OK : ddpi_error_set(err, status, "%s", why.msg);
 }
 
-/* ---- the keyspace of a generation ---- */
-
-struct old_keyspace {
-    size_t skip; /* length of the prefix in front of the number */
-    char prefix[sizeof "job//g/" + DDPI_JOB_MAX + 24];
-};
-
-/* The first key in the keyspace of a generation, "job/NAME/gN/". */
-static bool find_old(void *ctx, struct ddpi_bytes key, struct ddpi_bytes value)
-{
-    struct old_keyspace *old = ctx;
-    char digits[24];
-    int64_t number;
-    (void)value;
-    const char *at = (const char *)key.data + old->skip;
-    const char *slash = memchr(at, '/', key.len - old->skip);
-    size_t len = slash != NULL ? (size_t)(slash - at) : 0;
-    if (len == 0 || len >= sizeof digits || memchr(at, '\0', len) != NULL)
-        return true;
-    memcpy(digits, at, len);
-    digits[len] = '\0';
-    if (ddpi_parse_int(digits, 0, INT64_MAX, &number, NULL) != DDP_OK)
-        return true;
-    memcpy(old->prefix + old->skip, digits, len);
-    memcpy(old->prefix + old->skip + len, "/", 2);
-    return false;
-}
-
-/* Delete the keyspaces of all generations: of earlier ones, and what clients may have written to
- * those of later ones. */
-static void drop_keyspaces(struct ddpi_server *server, const char *job)
-{
-    struct old_keyspace old = {0};
-    int len = snprintf(old.prefix, sizeof old.prefix, "job/%s/g", job);
-    old.skip = (size_t)len;
-    bool found;
-    do {
-        old.prefix[old.skip] = '\0';
-        ddpi_kv_each(server->kv, ddpi_bytes_of(old.prefix, old.skip), find_old, &old);
-        found = old.prefix[old.skip] != '\0';
-        if (found)
-            ddpi_kv_detach(server->kv, ddpi_bytes_of(old.prefix, strlen(old.prefix)));
-    } while (found);
-}
-
 /* ---- hooks ---- */
 
 static uint64_t on_epoch(void *ctx, const char *job)
@@ -164,7 +120,7 @@ static ddp_status on_round_begin(void *ctx, const char *job, uint64_t generation
     ddp_status status = ddpi_server_set_epoch(server, job, generation, err);
     if (status != DDP_OK)
         return status;
-    drop_keyspaces(server, job);
+    (void)ddpi_keyspaces_drop(server->kv, job);
     if (!store_is_master)
         return DDP_OK;
     seat->master_address[0] = '\0';
