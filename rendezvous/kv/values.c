@@ -403,25 +403,37 @@ static void add_need(struct ddpi_kv *kv, struct need needs[2], const struct ddpi
     need->bytes += entry == NULL ? ddpi_kv_entry_size(clause->key.len) : 0;
 }
 
-/* Whether the client may make the changes, and there is room. The room that deletes return is not
- * counted: for a moment the new values exist together with the old ones. */
-static ddp_status check_changes(struct ddpi_kv *kv, struct kv_call *call)
+static ddp_status check_owners(const struct ddpi_kv *kv, struct kv_call *call)
+{
+    struct ddpi_clauses clauses = call->request->clauses;
+    ddp_status status = DDP_OK;
+    for (struct ddpi_clause clause; status == DDP_OK && next_clause(kv, call, &clauses, &clause);)
+        if (is_change(&clause))
+            status = ddpi_kv_check_owner(kv, clause.key, &call->err);
+    return status;
+}
+
+static ddp_status check_need(struct ddpi_kv *kv, const struct need *need, struct ddp_error *err)
+{
+    return need->keys == 0 && need->bytes == 0
+               ? DDP_OK
+               : ddpi_kv_check_growth(kv, need->account, need->keys, need->bytes, err);
+}
+
+/* Whether there is room for the changes. The room that deletes return is not counted: for a moment
+ * the new values exist together with the old ones. The account of a job may be new; it does not
+ * stay if there is none. */
+static ddp_status check_growth(struct ddpi_kv *kv, struct kv_call *call)
 {
     struct ddpi_clauses clauses = call->request->clauses;
     struct need needs[2] = {{0}};
-    for (struct ddpi_clause clause; next_clause(kv, call, &clauses, &clause);) {
-        ddp_status status =
-            is_change(&clause) ? ddpi_kv_check_owner(kv, clause.key, &call->err) : DDP_OK;
-        if (status != DDP_OK)
-            return status;
+    for (struct ddpi_clause clause; next_clause(kv, call, &clauses, &clause);)
         if (clause.kind == DDPI_THEN_SET)
             add_need(kv, needs, &clause);
-    }
-    ddp_status status = DDP_OK;
-    for (size_t i = 0; i < 2 && status == DDP_OK; i++)
-        if (needs[i].keys > 0 || needs[i].bytes > 0)
-            status = ddpi_kv_check_growth(kv, needs[i].account, needs[i].keys, needs[i].bytes,
-                                          &call->err);
+    ddp_status status = check_need(kv, &needs[1], &call->err);
+    if (status == DDP_OK)
+        return check_need(kv, &needs[0], &call->err); /* releases the account itself */
+    ddpi_kv_account_release(kv, needs[0].account);
     return status;
 }
 
@@ -466,7 +478,9 @@ ddp_status ddpi_kv_transact(struct ddpi_kv *kv, struct kv_call *call)
     if (status == DDP_OK)
         status = check_conditions(kv, call);
     if (status == DDP_OK)
-        status = check_changes(kv, call);
+        status = check_owners(kv, call);
+    if (status == DDP_OK)
+        status = check_growth(kv, call);
     if (status == DDP_OK)
         status = prepare_changes(kv, call, changes, &count);
     if (status != DDP_OK)

@@ -244,6 +244,25 @@ START_TEST(every_way_in_is_counted)
 }
 END_TEST
 
+/* Nothing stays of a job whose first key comes with another one that is refused, as it is the
+ * server's, or for the rounds, which have no room: kv_teardown() looks for accounts. */
+START_TEST(a_refused_transaction_leaves_no_account)
+{
+    struct ddpi_kv_limits limits = limits_of(100, SIZE_MAX);
+    limits.reserve[KV_ROOM_BYTES] = 1000;
+    make_room(&limits);
+    ddpi_kv_reserve(kv, "epoch/");
+    ck_assert_uint_ge(fill(AGENT, "round/j/"), 1);
+    const struct ddpi_clause clauses[] = {
+        {.kind = DDPI_THEN_SET, .key = bytes("job/x/k"), .value = bytes("v")},
+        {.kind = DDPI_THEN_SET,
+         .key = bytes(_i == 0 ? "epoch/x" : "round/j/more"),
+         .value = bytes("v")}};
+    ck_assert_int_eq(transact(clauses, 2)->status, _i == 0 ? DDP_E_DENIED : DDP_E_LIMIT);
+    leave();
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("kv_room");
@@ -251,6 +270,7 @@ Suite *test_suite(void)
     ADD_TESTS(tcase, each_leaves_as_much_as_it_has, bytes_and_sessions_are_shared_too,
               whoever_waits_pays, a_number_for_each, the_largest_is_named,
               the_rounds_have_room_of_their_own, and_it_ends_too, every_way_in_is_counted);
+    tcase_add_loop_test(tcase, a_refused_transaction_leaves_no_account, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }
