@@ -78,14 +78,16 @@ const struct ddpi_listener *ddpi_listeners_at(const struct ddpi_listeners *liste
     return NULL;
 }
 
+/* The ports of generations do not count: a job has one on each address, as long as it has nodes. */
 ddp_status ddpi_listeners_check_room(const struct ddpi_listeners *listeners, struct ddp_error *err)
 {
     size_t count = 0;
     ddpi_list_for_each (node, &listeners->all)
-        count += !ddpi_listener_is_permanent(listener_of(node));
+        count += listener_of(node)->session != 0;
     if (count < listeners->max_data_ports)
         return DDP_OK;
-    return ddpi_error_set(err, DDP_E_LIMIT, "there are %zu data ports, and %u is the limit", count,
+    return ddpi_error_set(err, DDP_E_LIMIT,
+                          "clients have opened %zu data ports, and %u is the limit", count,
                           listeners->max_data_ports);
 }
 

@@ -1,6 +1,7 @@
 /*
  * listeners.h - the addresses a server listens on: those its owner asked for, and the data ports of
- * jobs, which close with a session or a generation. Owns the listeners.
+ * jobs, which close with the session of the client that opened one, or with the generation for
+ * which the server did. Owns the listeners.
  */
 #ifndef DDPI_LISTENERS_H
 #define DDPI_LISTENERS_H
@@ -41,7 +42,7 @@ ddp_status ddpi_listeners_adopt(struct ddpi_listeners *listeners, int fd, struct
 /* The permanent ones, in the order in which they were added; NULL beyond the last. */
 const struct ddpi_listener *ddpi_listeners_at(const struct ddpi_listeners *listeners, size_t index);
 
-/* DDP_E_LIMIT: the limit on data ports is reached. */
+/* DDP_E_LIMIT: clients may open no further data port. */
 ddp_status ddpi_listeners_check_room(const struct ddpi_listeners *listeners, struct ddp_error *err);
 
 /* Close the data ports of @job, or of @session; or all listeners. */

@@ -71,9 +71,7 @@ static ddp_status open_everywhere(struct ddpi_server *server, struct ddpi_listen
             ddpi_container_of(node, struct ddpi_listener, of_server);
         if (!public_host(listener, host) || covered(server, listener, host))
             continue;
-        status = ddpi_listeners_check_room(&server->listeners, err);
-        if (status == DDP_OK)
-            status = ddpi_listeners_add(&server->listeners, at, &opened, err);
+        status = ddpi_listeners_add(&server->listeners, at, &opened, err);
         if (status != DDP_OK)
             break;
         at->port = opened->port;

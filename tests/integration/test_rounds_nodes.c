@@ -42,6 +42,33 @@ START_TEST(a_full_job_starts_at_once)
 }
 END_TEST
 
+/* They have as many as they may, and no more because of the port of the generation. */
+START_TEST(data_ports_of_clients_keep_no_job_from_beginning)
+{
+    enum { MOST = 256 };
+    ddp_status status;
+    unsigned count = 0;
+    ck_assert_int_eq(
+        ask((struct ddp_store_request){.op = DDP_STORE_OP_SESSION_OPEN, .lease_ms = LONG_LEASE_MS}),
+        DDP_OK);
+    const struct ddp_store_request open_port = {
+        .op = DDP_STORE_OP_OPEN_PORT, .key = "other", .session = &people_session};
+    while ((status = ask(open_port)) == DDP_OK)
+        count++;
+    ck_assert_int_eq(status, DDP_E_LIMIT);
+    ck_assert_uint_eq(count, MOST);
+    join(0, "a", two);
+    join(1, "b", two);
+    UNTIL(nodes[0].seats > 0 && nodes[0].seat.order != DDP_ROUND_WAIT);
+    ck_assert_int_eq(nodes[0].seat.order, DDP_ROUND_RUN);
+    int fd = raw_try_connect(nodes[0].seat.master_port);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+    ck_assert_int_eq(ask(open_port), DDP_E_LIMIT);
+    ck_assert_ptr_nonnull(strstr(answer_text, "opened 256 data ports"));
+}
+END_TEST
+
 START_TEST(others_are_waited_for)
 {
     struct ddp_round_terms patient = elastic;
@@ -244,11 +271,11 @@ Suite *test_suite(void)
     Suite *suite = suite_create("rounds");
     TCase *tcase = tcase_create("real");
     tcase_add_checked_fixture(tcase, setup, teardown);
-    ADD_TESTS(tcase, a_full_job_starts_at_once, others_are_waited_for, a_newcomer_is_seated,
-              others_than_agreed_are_refused, a_failure_begins_a_new_round,
-              it_is_over_when_all_are_done, who_leaves_is_done_without,
-              who_is_drained_is_done_without, a_fence_ends_no_job, a_job_after_the_job,
-              people_stop_and_scale, a_checkpoint_lets_others_in);
+    ADD_TESTS(tcase, a_full_job_starts_at_once, data_ports_of_clients_keep_no_job_from_beginning,
+              others_are_waited_for, a_newcomer_is_seated, others_than_agreed_are_refused,
+              a_failure_begins_a_new_round, it_is_over_when_all_are_done,
+              who_leaves_is_done_without, who_is_drained_is_done_without, a_fence_ends_no_job,
+              a_job_after_the_job, people_stop_and_scale, a_checkpoint_lets_others_in);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -21,6 +21,7 @@ uint16_t port;
 static bool server_closed, people_closed, answered;
 static ddp_status answer;
 char answer_text[1024];
+struct ddp_store_session people_session;
 
 /* ---- the server ---- */
 
@@ -94,6 +95,8 @@ static void on_answer(void *data, const struct ddp_store_result *result)
     (void)data;
     answered = true;
     answer = result->status;
+    if (result->session != NULL)
+        people_session = *result->session;
     snprintf(answer_text, sizeof answer_text, "%s",
              result->status != DDP_OK ? result->message
              : result->value != NULL  ? (const char *)result->value

@@ -58,8 +58,9 @@ void start_server(bool durable);
 void stop_server(void);
 
 /* As people would, through a client of their own. The answer's value, or its first key, is in
- * answer_text. */
+ * answer_text; the last session that they opened is people_session. */
 extern char answer_text[1024];
+extern struct ddp_store_session people_session;
 ddp_status ask(struct ddp_store_request request);
 void set_key(const char *key, const char *value);
 const char *get_key(const char *key); /* NULL: there is none */
