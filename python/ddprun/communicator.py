@@ -80,14 +80,10 @@ class Communicator(Collectives):
     # ---- operations ----
 
     def _carry_out(self, operation: interface.Operation, keep: object, async_op: bool) -> Request | None:
-        library, handle, error = self._library, self._handle, CError()
-        address = handle.enter()
-        try:
-            if async_op:
-                return self._start(address, operation, keep)
-            status = library.ddp_run(address, operation, error)
-        finally:
-            handle.leave()
+        if async_op:
+            return self._handle.use(self._start, operation, keep)
+        error = CError()
+        status = self._handle.use(self._library.ddp_run, operation, error)
         if status != 0:
             raise exception(error, status)
         if self._group is not None and self._group[0] == threading.get_ident():
@@ -102,11 +98,8 @@ class Communicator(Collectives):
         return Request(self, request.value, (operation, keep), source)
 
     def _invoke(self, name: str, *arguments: object) -> None:
-        address = self._handle.enter()
-        try:
-            libraries.call(getattr(self._library, name), address, *arguments)
-        finally:
-            self._handle.leave()
+        function = getattr(self._library, name)
+        self._handle.use(lambda address: libraries.call(function, address, *arguments))
 
     def send_recv(self, send: object, to: int, recv: object, source: int, *, dtype: str | None = None,
                   stream: int | None = None) -> None:
@@ -174,11 +167,7 @@ class Communicator(Collectives):
     @property
     def timeout(self) -> timedelta:
         """The time limit of each operation."""
-        address = self._handle.enter()
-        try:
-            return timedelta(milliseconds=self._library.ddp_comm_get_timeout(address))
-        finally:
-            self._handle.leave()
+        return timedelta(milliseconds=self._handle.use(self._library.ddp_comm_get_timeout))
 
     def set_timeout(self, timeout: timedelta) -> None:
         self._invoke('ddp_comm_set_timeout', durations.optional(timeout))
@@ -190,33 +179,30 @@ class Communicator(Collectives):
     def stats(self) -> dict[str, int]:
         """Counters: see struct ddp_comm_stats."""
         stats = interface.CommStats(size=ctypes.sizeof(interface.CommStats))
-        address = self._handle.enter()
-        try:
-            self._library.ddp_comm_get_stats(address, ctypes.byref(stats))
-        finally:
-            self._handle.leave()
+        self._handle.use(self._library.ddp_comm_get_stats, ctypes.byref(stats))
         return {name: getattr(stats, name) for name, *_ in stats._fields_ if name != 'size'}
 
     # ---- its end ----
 
     def abort(self) -> None:
         """Let the current and all later operations fail with Aborted, on all ranks. Does not block."""
-        address = self._handle.enter()
-        try:
-            self._library.ddp_comm_abort(address)
-        finally:
-            self._handle.leave()
+        self._handle.use(self._library.ddp_comm_abort)
 
     def finalize(self, timeout: timedelta | None = None) -> None:
         """Wait until all operations have ended and the others have taken what was sent; then only close() is left."""
         self._invoke('ddp_comm_finalize', durations.optional(timeout))
 
     def close(self) -> None:
-        """Leave at once; ranks that need this one get PeerDead. Calls of other threads end with Aborted."""
-        address = self._handle.close(self._library.ddp_comm_abort)
-        if address is not None:
-            self._library.ddp_comm_destroy(address)
-            self._held.clear()
+        """Leave at once; ranks that need this one get PeerDead. Calls of other threads end with Aborted.
+
+        A signal handler may call it, also within a call of its own thread; that one then aborts the communicator, and its
+        end closes it.
+        """
+        self._handle.close(self._library.ddp_comm_abort, self._free)
+
+    def _free(self, address: int) -> None:
+        self._library.ddp_comm_destroy(address)
+        self._held.clear()
 
     def _keep_until_closed(self, keep: object) -> None:
         if not self._handle.closed:
@@ -240,8 +226,8 @@ class Communicator(Collectives):
         return False
 
     def __del__(self) -> None:
-        if hasattr(self, '_handle') and not self._handle.closed:
-            if not self._handle.inherited:
+        if hasattr(self, '_handle'):
+            if not self._handle.closed and not self._handle.inherited:
                 warnings.warn(f'a communicator of {self.size} ranks was not closed', ResourceWarning, source=self)
             self.close()
 

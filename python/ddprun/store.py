@@ -158,8 +158,10 @@ class Store:
 
     def close(self) -> None:
         """End calls of other threads, and the connection. Further calls raise Invalid; a second close() does nothing."""
-        address = self._handle.close(self._library.ddp_store_cancel)
-        if address is not None and not self._handle.inherited:
+        self._handle.close(self._library.ddp_store_cancel, self._free)
+
+    def _free(self, address: int) -> None:
+        if not self._handle.inherited:
             self._library.ddp_store_close(address)
 
     def __enter__(self) -> Self:
@@ -178,11 +180,8 @@ class Store:
         handle = self._handle
         if handle.inherited:
             raise Invalid(f'this store belongs to process {handle.pid}, which has forked this one: connect another one here')
-        address = handle.enter()
-        try:
-            libraries.call(getattr(self._library, f'ddp_store_{name}'), address, *arguments)
-        finally:
-            handle.leave()
+        function = getattr(self._library, f'ddp_store_{name}')
+        handle.use(lambda address: libraries.call(function, address, *arguments))
 
     def _list(self, prefix: str) -> list[bytes]:
         keys, count = ctypes.POINTER(ctypes.c_char_p)(), ctypes.c_size_t()
