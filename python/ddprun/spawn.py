@@ -2,7 +2,7 @@
 
 Over multiprocessing's "spawn" and not ddp_spawn(), which forks: a Python process has threads, and often CUDA, and neither
 survives a fork. So the function and its arguments are pickled, as with torch.multiprocessing.spawn(). Rank 0 makes a
-unique id, this process hands it on, and Communicator() finds it in the environment.
+unique id, the others get it through a pipe, and Communicator() finds it in the environment.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import contextlib
 import ctypes
 import multiprocessing
 import os
+import select
 import signal
 import sys
 import time
 import traceback
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import durations
 from .errors import Aborted, Closed, Error, Invalid, PeerDead
@@ -46,21 +47,43 @@ class RankFailed(Error):
         return type(self), (str(self), self.failed_rank, self.exit_code, self.trace)
 
 
-def _child(function: Callable[..., object], rank: int, size: int, arguments: tuple[object, ...], pipe: Connection,
-           parent: int) -> None:
-    """What a rank does: report to the parent (trace, whether another's failure is the cause), and end with 0 or 1."""
+class Failure(NamedTuple):
+    """How a rank failed: at which time.monotonic(), by which exception, and whether another's failure is the cause."""
+
+    when: float
+    what: str = ''
+    trace: str = ''
+    follows: bool = False
+
+
+def _meet(rank: int, shared: tuple[Connection, Connection]) -> bytes:
+    """The unique id: rank 0 makes it, and each other takes it out of the shared pipe and puts it back for the next."""
+    reader, writer = shared
+    if rank == 0:
+        from .meeting import get_unique_id
+        made = get_unique_id()
+    else:
+        made = os.read(reader.fileno(), select.PIPE_BUF)
+    os.write(writer.fileno(), made)
+    reader.close()
+    writer.close()
+    return made
+
+
+def _child(function: Callable[..., object], rank: int, size: int, arguments: tuple[object, ...], report: Connection,
+           shared: tuple[Connection, Connection], parent: int) -> None:
+    """What a rank does: call the function, report its exception to the parent, and end with 0 or 1."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent: # it died before that call
         os._exit(1)
     os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size), LOCAL_WORLD_SIZE=str(size))
     try:
-        if rank == 0:
-            from .meeting import get_unique_id
-            pipe.send(get_unique_id())
-        os.environ['DDP_UNIQUE_ID'] = pipe.recv().hex()
+        os.environ['DDP_UNIQUE_ID'] = _meet(rank, shared).hex()
         function(rank, *arguments)
     except Exception as error:
-        pipe.send((f'{type(error).__name__}: {error}', traceback.format_exc(), isinstance(error, (PeerDead, Closed, Aborted))))
+        now = time.monotonic()
+        report.send(Failure(now, f'{type(error).__name__}: {error}', traceback.format_exc(),
+                            isinstance(error, (PeerDead, Closed, Aborted))))
         sys.exit(1)
 
 
@@ -71,31 +94,23 @@ class Spawned:
         context = multiprocessing.get_context('spawn')
         self.grace = durations.milliseconds(grace, 'grace') / 1000
         self.processes: list[Any] = []
-        self.pipes: list[Connection] = []
-        self.failures: dict[int, tuple[str, str, bool]] = {}
+        self.reports: dict[Connection, int] = {} # where a rank may still report
+        self.failures: dict[int, Failure] = {}
+        self.ended: set[int] = set() # ranks that were running when another failed
+        reader, writer = context.Pipe(duplex=False)
         try:
-            for rank in range(nprocs):
-                ours, theirs = context.Pipe()
-                self.pipes.append(ours)
-                process = context.Process(target=_child, args=(function, rank, nprocs, arguments, theirs, os.getpid()))
-                process.start()
-                self.processes.append(process)
-                theirs.close()
-            self._hand_on()
+            with reader, writer:
+                for rank in range(nprocs):
+                    ours, theirs = context.Pipe(duplex=False)
+                    self.reports[ours] = rank
+                    with theirs:
+                        given = function, rank, nprocs, arguments, theirs, (reader, writer), os.getpid()
+                        process = context.Process(target=_child, args=given)
+                        process.start()
+                    self.processes.append(process)
         except BaseException:
             self.close()
             raise
-
-    def _hand_on(self) -> None:
-        """The unique id of rank 0 to all; none, if that rank has ended before."""
-        with contextlib.suppress(EOFError, OSError):
-            made = self.pipes[0].recv()
-            if not isinstance(made, bytes): # rank 0 has failed, and says how
-                self.failures[0] = made
-                return
-            for pipe in self.pipes:
-                with contextlib.suppress(OSError): # this rank has ended
-                    pipe.send(made)
 
     def pids(self) -> list[int]:
         return [process.pid for process in self.processes]
@@ -103,71 +118,78 @@ class Spawned:
     def join(self, timeout: timedelta | None = None) -> bool:
         """Wait until all ranks have ended: True. After @timeout False. RankFailed: one failed, and the others were ended."""
         deadline = None if timeout is None else time.monotonic() + durations.milliseconds(timeout) / 1000
-        while running := [process for process in self.processes if process.exitcode is None]:
-            if any(process.exitcode for process in self.processes):
-                self._await_the_cause()
-                self._end()
-                break
+        while self._running() and not self.failures:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            if not wait([process.sentinel for process in running], left) and left is not None:
+            if not self._wait(left) and left is not None:
                 return False
-        first = self._first_failure()
-        if first is not None:
-            raise first
+        self._wait(0) # for reports of those that have ended
+        if self.failures:
+            self._await_the_cause()
+            self._end()
+            raise self._first_failure()
         return True
 
-    def _read_reports(self) -> None:
-        for rank, pipe in enumerate(self.pipes):
-            with contextlib.suppress(EOFError, OSError):
-                while rank not in self.failures and pipe.poll():
-                    self.failures[rank] = pipe.recv()
+    def _running(self) -> list[int]:
+        return [rank for rank, process in enumerate(self.processes) if process.exitcode is None]
 
-    def _failed(self) -> list[int]:
-        self._read_reports()
-        return [rank for rank, process in enumerate(self.processes) if process.exitcode]
+    def _wait(self, left: float | None) -> bool:
+        """Wait until a rank has reported or ended: True. After @left seconds False.
 
-    def _follows(self, rank: int) -> bool:
-        return rank in self.failures and self.failures[rank][2]
+        A report can be longer than what a pipe holds, so a rank ends only when it is read.
+        """
+        codes = [process.exitcode for process in self.processes]
+        failed = [rank for rank, code in enumerate(codes) if code and rank not in self.failures and rank not in self.ended]
+        self.failures.update((rank, Failure(time.monotonic())) for rank in failed)
+        running = [process.sentinel for process, code in zip(self.processes, codes) if code is None]
+        ready = wait([*running, *self.reports], left if running and not failed else 0)
+        for pipe in [pipe for pipe in self.reports if pipe in ready]:
+            self._read(pipe)
+        return bool(failed or ready)
+
+    def _read(self, pipe: Connection) -> None:
+        rank = self.reports.pop(pipe)
+        with pipe, contextlib.suppress(EOFError, OSError): # it has ended without
+            failure = pipe.recv()
+            if rank not in self.ended:
+                self.failures[rank] = failure
 
     def _await_the_cause(self) -> None:
         """Where all failures so far follow from another one, that may come within a moment."""
         deadline = time.monotonic() + min(PATIENCE, self.grace)
-        while all(self._follows(rank) for rank in self._failed()):
-            running = [process.sentinel for process in self.processes if process.exitcode is None]
+        while self._running() and all(failure.follows for failure in self.failures.values()):
             left = deadline - time.monotonic()
-            if left <= 0 or not running or not wait(running, left):
+            if left <= 0 or not self._wait(left):
                 break
 
-    def _first_failure(self) -> RankFailed | None:
-        failed = [rank for rank in self._failed() if rank not in self._ended]
-        if not failed:
-            return None
-        rank = min(failed, key=self._follows)
-        code = self.processes[rank].exitcode
-        what, trace, _ = self.failures.get(rank, ('', '', False))
-        end = f'was killed by {signal.Signals(-code).name}' if code < 0 else f'ended with exit code {code}'
-        return RankFailed(f'rank {rank} (pid {self.processes[rank].pid}) ' + (f'raised {what}' if what else end), rank, code,
-                          trace)
-
-    _ended: frozenset[int] = frozenset() # ranks that were running when another failed
+    def _first_failure(self) -> RankFailed:
+        rank, failure = min(self.failures.items(), key=lambda item: (item[1].follows, item[1].when))
+        process, code = self.processes[rank], self.processes[rank].exitcode
+        if failure.what:
+            end = f'raised {failure.what}'
+        else:
+            end = f'was killed by {signal.Signals(-code).name}' if code < 0 else f'ended with exit code {code}'
+        return RankFailed(f'rank {rank} (pid {process.pid}) {end}', rank, code, failure.trace)
 
     def _end(self) -> None:
-        running = [process for process in self.processes if process.exitcode is None]
-        self._ended = self._ended | {rank for rank, process in enumerate(self.processes) if process in running}
-        for process in running:
-            process.terminate()
+        """SIGTERM to ranks that run, but not to one that has reported and ends by itself; SIGKILL after the grace."""
+        self._wait(0)
+        running = [rank for rank in self._running() if rank not in self.failures]
+        self.ended.update(running)
+        for rank in running:
+            self.processes[rank].terminate()
         deadline = time.monotonic() + self.grace
-        for process in running:
-            process.join(max(0.0, deadline - time.monotonic()))
-            if process.exitcode is None:
-                process.kill()
-                process.join()
+        while self._running() and (left := deadline - time.monotonic()) > 0:
+            self._wait(left)
+        for process in self.processes:
+            process.kill()
+            process.join()
 
     def close(self) -> None:
         """End the ranks that run: SIGTERM and, after the grace, SIGKILL."""
         self._end()
-        for pipe in self.pipes:
+        for pipe in self.reports:
             pipe.close()
+        self.reports.clear()
 
     def __enter__(self) -> Spawned:
         return self
