@@ -15,7 +15,7 @@ from .errors import Error, Invalid, exception
 from .interface import CError
 from .lifetime import Handle
 from .meeting import Meeting
-from .request import Request
+from .request import Dropped, Request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ class Communicator(Collectives):
         self._handle = Handle('communicator', address)
         self.rank: int = self._library.ddp_comm_rank(address)
         self.size: int = self._library.ddp_comm_world_size(address)
-        self._held: list[object] = [] # buffers of operations whose requests were dropped
+        self._dropped: set[Dropped] = set()
+        self._most_dropped = 0 # with more than these, look for ended ones
         self._group: tuple[int, list[object]] | None = None # the thread that has a group open; what its calls use
 
     @classmethod
@@ -202,11 +203,18 @@ class Communicator(Collectives):
 
     def _free(self, address: int) -> None:
         self._library.ddp_comm_destroy(address)
-        self._held.clear()
+        self._dropped.clear()
 
-    def _keep_until_closed(self, keep: object) -> None:
-        if not self._handle.closed:
-            self._held.append(keep)
+    def _keep_until_ended(self, dropped: Dropped) -> None:
+        """Any thread gets here, at any time, as it drops a request. It looks at all when they have doubled, which costs each
+        drop the same, however many operations do not end.
+        """
+        self._dropped.add(dropped)
+        if len(self._dropped) > self._most_dropped:
+            for one in self._dropped.copy():
+                if one.has_ended():
+                    self._dropped.discard(one)
+            self._most_dropped = 2 * len(self._dropped)
 
     def __enter__(self) -> Self:
         return self

@@ -15,6 +15,23 @@ if TYPE_CHECKING:
     from .communicator import Communicator
 
 
+class Dropped:
+    """A request that the program has dropped before its end: owns it, and keeps its buffers."""
+
+    def __init__(self, address: int, keep: object) -> None:
+        self._address = address
+        self._keep = keep
+
+    def has_ended(self) -> bool:
+        """An error has no one left to go to; the communicator keeps it."""
+        done = ctypes.c_int()
+        libraries.comm().ddp_request_test(self._address, ctypes.byref(done), None)
+        return bool(done.value)
+
+    def __del__(self) -> None:
+        libraries.comm().ddp_request_free(self._address)
+
+
 class Request:
     """What a call with async_op=True returns. It keeps the buffers until the operation has ended.
 
@@ -61,11 +78,7 @@ class Request:
             raise exception(error, status)
 
     def __del__(self) -> None:
-        if not self._done:
-            try:
-                self.test()
-            except Exception: # its error has no one left to go to; the communicator keeps it
-                pass
-        libraries.comm().ddp_request_free(self._address)
-        if not self._done:
-            self._comm._keep_until_closed(self._keep)
+        if self._done:
+            libraries.comm().ddp_request_free(self._address)
+        else:
+            self._comm._keep_until_ended(Dropped(self._address, self._keep))

@@ -8,6 +8,7 @@ import os
 import sys
 import threading
 import unittest
+import weakref
 from datetime import timedelta
 from pathlib import Path
 
@@ -132,6 +133,27 @@ class Local(unittest.TestCase):
             comm.barrier()
             return [list(one) for one in buffers], all(request.done for request in requests)
         self.assert_each(work, lambda _: ([[3, 3 * index] for index in range(8)], True))
+
+    def test_dropped_requests_keep_their_buffers_until_they_have_ended(self):
+        class Bytes(bytearray):
+            """One that can have a weak reference."""
+
+        def work(comm):
+            seen = []
+            for _ in range(40):
+                data = Bytes((b'x' if comm.rank == 0 else b'y') * (1 << 20))
+                if comm.rank == 0:
+                    seen.append(weakref.ref(data))
+                    comm.send(data, 1, dtype='uint8', async_op=True)
+                    del data
+                else:
+                    comm.recv(data, 0, dtype='uint8')
+                    self.assertEqual(data.count(b'x'), len(data))
+                comm.barrier()
+            return sum(one() is not None for one in seen)
+        left, nothing = self.each(work, 2)
+        self.assertEqual(nothing, 0)
+        self.assertLess(left, 10)
 
     def test_other_communicators(self):
         def shrunk(comm):
