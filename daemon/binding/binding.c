@@ -3,54 +3,13 @@
  * kernel takes. Owns the sets.
  */
 #include "binding.h"
+#include "binding_gpus.h"
 
 #include "error.h"
 #include "mem.h"
-#include "parse.h"
 
 #include <errno.h>
 #include <hwloc/glibc-sched.h>
-#include <stdio.h>
-
-enum { NVIDIA = 0x10de, DISPLAY_CLASS = 0x03, DEVICES_MAX = 64 };
-
-/* The processors near each GPU, in the order of their places on the bus, which is CUDA's for GPUs
- * of one kind. */
-struct gpus {
-    hwloc_const_bitmap_t near[DEVICES_MAX];
-    uint32_t count;
-};
-
-static void find_gpus(hwloc_topology_t topology, struct gpus *ret)
-{
-    ret->count = 0;
-    for (hwloc_obj_t device = NULL; (device = hwloc_get_next_pcidev(topology, device)) != NULL;) {
-        const struct hwloc_pcidev_attr_s *pci = &device->attr->pcidev;
-        hwloc_obj_t around = hwloc_get_non_io_ancestor_obj(topology, device);
-        if (pci->vendor_id == NVIDIA && pci->class_id >> 8 == DISPLAY_CLASS && around != NULL &&
-            ret->count < DEVICES_MAX)
-            ret->near[ret->count++] = around->cpuset;
-    }
-}
-
-/* The GPU of a worker: entry @worker of the list, or that number; UINT32_MAX: not known. */
-static uint32_t device_of(const char *devices, uint32_t worker)
-{
-    const char *item;
-    size_t len;
-    char number[16];
-    int64_t device;
-    if (devices == NULL)
-        return worker;
-    for (const char *cursor = devices; ddpi_parse_list_next(&cursor, ',', &item, &len); worker--) {
-        if (worker > 0)
-            continue;
-        snprintf(number, sizeof number, "%.*s", len < sizeof number ? (int)len : 0, item);
-        return ddpi_parse_int(number, 0, DEVICES_MAX, &device, NULL) == DDP_OK ? (uint32_t)device
-                                                                               : UINT32_MAX;
-    }
-    return UINT32_MAX;
-}
 
 /* The kernel's files are enough. Plug-ins that ask libraries of GPUs would load them into the
  * agent, which must not be. */
@@ -62,28 +21,23 @@ static void leave_out_plugins(hwloc_topology_t topology)
                                             names[i]);
 }
 
-static ddp_status look_at_machine(hwloc_topology_t *ret, struct ddp_error *err)
+static ddp_status cannot_tell(struct ddp_error *err)
 {
-    hwloc_bitmap_t usable = hwloc_bitmap_alloc();
-    int done = hwloc_topology_init(ret);
-    if (usable == NULL || done != 0) {
-        hwloc_bitmap_free(usable);
-        if (done == 0)
-            hwloc_topology_destroy(*ret);
-        return ddpi_error_set(err, DDP_E_NOMEM, "memory is short for the topology of the machine");
-    }
-    leave_out_plugins(*ret);
-    hwloc_topology_set_io_types_filter(*ret, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-    done = hwloc_topology_load(*ret);
-    if (done == 0 && hwloc_get_cpubind(*ret, usable, HWLOC_CPUBIND_PROCESS) == 0)
-        done = hwloc_topology_restrict(*ret, usable, HWLOC_RESTRICT_FLAG_REMOVE_CPULESS);
-    hwloc_bitmap_free(usable);
-    if (done == 0 && hwloc_get_nbobjs_by_type(*ret, HWLOC_OBJ_NUMANODE) > 0)
-        return DDP_OK;
-    hwloc_topology_destroy(*ret);
     return ddpi_error_set(
         err, DDP_E_SYSTEM,
         "--numa-binding: the processors of this machine cannot be told from /sys; leave it out");
+}
+
+static ddp_status look_at_machine(hwloc_topology_t *ret, struct ddp_error *err)
+{
+    if (hwloc_topology_init(ret) != 0)
+        return ddpi_error_set(err, DDP_E_NOMEM, "memory is short for the topology of the machine");
+    leave_out_plugins(*ret);
+    hwloc_topology_set_io_types_filter(*ret, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    if (hwloc_topology_load(*ret) == 0)
+        return DDP_OK;
+    hwloc_topology_destroy(*ret);
+    return cannot_tell(err);
 }
 
 static ddp_status keep_sets(struct binding *binding, hwloc_topology_t topology,
@@ -106,22 +60,31 @@ static ddp_status keep_sets(struct binding *binding, hwloc_topology_t topology,
     return DDP_OK;
 }
 
+/* Write to near[] what is known of each worker's GPU. It is of no use if this process may not use
+ * the processors there. */
+static void find_near(struct binding *binding, hwloc_const_bitmap_t usable,
+                      const struct binding_gpus *gpus, const char *devices,
+                      hwloc_const_bitmap_t *near)
+{
+    binding->by_gpu = true;
+    for (uint32_t i = 0; i < binding->nproc; i++) {
+        near[i] = binding_gpus_near(gpus, devices, i);
+        if (near[i] != NULL && !hwloc_bitmap_intersects(near[i], usable))
+            near[i] = NULL;
+        binding->by_gpu = binding->by_gpu && near[i] != NULL;
+    }
+}
+
 static ddp_status choose_sets(struct binding *binding, hwloc_topology_t topology,
-                              enum binding_mode mode, const char *devices, struct ddp_error *err)
+                              enum binding_mode mode, const hwloc_const_bitmap_t *near,
+                              struct ddp_error *err)
 {
     uint32_t nproc = binding->nproc, made = 0;
-    struct gpus gpus;
-    hwloc_const_bitmap_t *near = ddpi_calloc(nproc, sizeof *near);
     hwloc_bitmap_t *sets = ddpi_calloc(nproc, sizeof *sets);
-    ddp_status status = near != NULL && sets != NULL ? DDP_OK : ddpi_error_nomem(err, nproc);
-    find_gpus(topology, &gpus);
-    for (; status == DDP_OK && made < nproc; made++) {
-        uint32_t device = device_of(devices, made);
-        near[made] = device < gpus.count ? gpus.near[device] : NULL;
-        binding->by_gpu = binding->by_gpu || near[made] != NULL;
+    ddp_status status = sets != NULL ? DDP_OK : ddpi_error_nomem(err, nproc * sizeof *sets);
+    for (; status == DDP_OK && made < nproc; made++)
         if ((sets[made] = hwloc_bitmap_alloc()) == NULL)
             status = ddpi_error_nomem(err, nproc);
-    }
     if (status == DDP_OK)
         status = binding_choose(topology, mode, nproc, near, sets, err);
     if (status == DDP_OK)
@@ -129,6 +92,32 @@ static ddp_status choose_sets(struct binding *binding, hwloc_topology_t topology
     for (uint32_t i = 0; i < made; i++)
         hwloc_bitmap_free(sets[i]);
     ddpi_free(sets);
+    return status;
+}
+
+/* The GPUs are found first, as the restriction takes those of other processors away, and then the
+ * others have the wrong numbers. */
+ddp_status binding_make_on(struct binding *binding, const struct binding_machine *machine,
+                           enum binding_mode mode, uint32_t nproc, const char *devices,
+                           struct ddp_error *err)
+{
+    hwloc_topology_t topology = machine->topology;
+    struct binding_gpus gpus = {0};
+    *binding = (struct binding){.nproc = nproc};
+    binding->sets = ddpi_calloc(nproc, sizeof *binding->sets);
+    hwloc_const_bitmap_t *near = ddpi_calloc(nproc, sizeof *near);
+    ddp_status status = binding->sets != NULL && near != NULL
+                            ? binding_gpus_find(&gpus, topology, machine->driver, err)
+                            : ddpi_error_nomem(err, nproc * sizeof *near);
+    if (status == DDP_OK && (hwloc_topology_restrict(topology, machine->usable,
+                                                     HWLOC_RESTRICT_FLAG_REMOVE_CPULESS) != 0 ||
+                             hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_NUMANODE) <= 0))
+        status = cannot_tell(err);
+    if (status == DDP_OK) {
+        find_near(binding, machine->usable, &gpus, devices, near);
+        status = choose_sets(binding, topology, mode, near, err);
+    }
+    binding_gpus_finish(&gpus);
     ddpi_free(near);
     return status;
 }
@@ -136,18 +125,24 @@ static ddp_status choose_sets(struct binding *binding, hwloc_topology_t topology
 ddp_status binding_make(struct binding *binding, enum binding_mode mode, uint32_t nproc,
                         const char *devices, struct ddp_error *err)
 {
-    hwloc_topology_t topology;
+    struct binding_machine machine = {.driver = "/proc/driver/nvidia/gpus"};
     *binding = (struct binding){.nproc = nproc};
     if (mode == BINDING_NONE)
         return DDP_OK;
-    binding->sets = ddpi_calloc(nproc, sizeof *binding->sets);
-    if (binding->sets == NULL)
-        return ddpi_error_nomem(err, nproc * sizeof *binding->sets);
-    ddp_status status = look_at_machine(&topology, err);
+    ddp_status status = look_at_machine(&machine.topology, err);
     if (status != DDP_OK)
         return status;
-    status = choose_sets(binding, topology, mode, devices, err);
-    hwloc_topology_destroy(topology);
+    hwloc_bitmap_t usable = hwloc_bitmap_alloc();
+    if (usable == NULL) {
+        status = ddpi_error_set(err, DDP_E_NOMEM, "memory is short for a set of processors");
+    } else {
+        if (hwloc_get_cpubind(machine.topology, usable, HWLOC_CPUBIND_PROCESS) != 0)
+            hwloc_bitmap_copy(usable, hwloc_topology_get_topology_cpuset(machine.topology));
+        machine.usable = usable;
+        status = binding_make_on(binding, &machine, mode, nproc, devices, err);
+    }
+    hwloc_bitmap_free(usable);
+    hwloc_topology_destroy(machine.topology);
     return status;
 }
 

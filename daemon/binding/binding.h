@@ -35,7 +35,7 @@ struct binding {
     size_t size;      /* of each set, in bytes */
     uint32_t nproc;
     uint32_t cores; /* the fewest that a worker has */
-    bool by_gpu;
+    bool by_gpu;    /* what is near each worker's GPU is known */
 };
 
 /* Choose for @nproc workers of this machine, within the processors that this process may use.
@@ -51,6 +51,19 @@ static inline const cpu_set_t *binding_of(const struct binding *binding, uint32_
 {
     return binding->sets != NULL ? binding->sets[local_rank] : NULL;
 }
+
+/* A machine as hwloc describes it, with its devices. */
+struct binding_machine {
+    hwloc_topology_t topology;   /* of the whole machine; it is restricted to @usable */
+    hwloc_const_bitmap_t usable; /* the processors that this process may use */
+    const char *driver;          /* see binding_gpus_find() */
+};
+
+/* As binding_make(), on @machine. */
+DDP_MUST_CHECK ddp_status binding_make_on(struct binding *binding,
+                                          const struct binding_machine *machine,
+                                          enum binding_mode mode, uint32_t nproc,
+                                          const char *devices, struct ddp_error *err);
 
 /*
  * The choice itself; pure. near[i] are the processors near the GPU of worker i, NULL if it has

@@ -4,9 +4,12 @@
 #include "binding.h"
 #include "check_main.h"
 
+#include <hwloc/glibc-sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum { WORKERS_MAX = 8 };
 
@@ -90,6 +93,123 @@ START_TEST(which_processors)
 }
 END_TEST
 
+/* An object of hwloc's XML, without its end. */
+#define OBJECT(type, index, processors, nodes)                                              \
+    "<object type=\"" type "\" os_index=\"" index "\" cpuset=\"" processors                 \
+    "\" complete_cpuset=\"" processors "\" nodeset=\"" nodes "\" complete_nodeset=\"" nodes \
+    "\">\n"
+#define CORE(index, processors, nodes)       \
+    OBJECT("Core", index, processors, nodes) \
+    OBJECT("PU", index, processors, nodes) "</object>\n</object>\n"
+#define PACKAGE(index, processors, nodes)       \
+    OBJECT("Package", index, processors, nodes) \
+    OBJECT("NUMANode", index, processors, nodes) "</object>\n"
+#define DEVICE(place, type)                                                                    \
+    "<object type=\"Bridge\" bridge_type=\"0-1\">\n<object type=\"PCIDev\" pci_busid=\"" place \
+    "\" pci_type=\"" type " [0000:0000] a1\"/>\n</object>\n"
+#define HEAD                                                                                  \
+    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n" \
+    "<topology version=\"2.0\">\n" OBJECT("Machine", "0", "0xf", "0x3")
+#define END        "</object>\n"
+#define GPU(place) DEVICE(place, "0302 [10de:2330]")
+
+/* Two packages of two processors. The places of GPUs are not in the order of packages, and two
+ * devices are no GPUs of NVIDIA: the sound of one, and a display of another maker. */
+static const char with_gpus[] = HEAD                /* and what follows in it */
+    PACKAGE("0", "0x3", "0x1")                      /* of processors 0 and 1 */
+    CORE("0", "0x1", "0x1") CORE("1", "0x2", "0x1") /* a thread each */
+    GPU("0000:80:00.0")                             /* number 2 for CUDA */
+    GPU("0000:41:00.0")                             /* number 1 */
+    DEVICE("0000:02:00.1", "0403 [10de:228e]")      /* sound */
+    DEVICE("0000:01:00.0", "0300 [1a03:2000]")      /* a display */
+    END PACKAGE("1", "0xc", "0x2")                  /* of processors 2 and 3 */
+    CORE("2", "0x4", "0x2") CORE("3", "0x8", "0x2") /* a thread each */
+    GPU("0001:02:00.0")                             /* number 3 */
+    GPU("0000:10:00.0")                             /* number 0 */
+    END END "</topology>\n";
+
+static const struct {
+    const char *devices;   /* CUDA_VISIBLE_DEVICES */
+    const char *usable;    /* processors */
+    const char *driver[3]; /* entries of its folder; none: there is no folder */
+    uint32_t nproc;
+    bool by_gpu;
+    const char *sets[WORKERS_MAX];
+} gpu_rows[] = {
+    {NULL, "0-3", {NULL}, 4, true, {"2-3", "0-1", "0-1", "2-3"}},
+    {NULL, "0-3", {NULL}, 5, false, {"2-3", "0-1", "0-1", "2-3", "2-3"}},
+    {"1,0", "0-3", {NULL}, 2, true, {"0-1", "2-3"}},
+    {"1, 0 ", "0-3", {NULL}, 2, true, {"0-1", "2-3"}},
+    {"2,7", "0-3", {NULL}, 2, false, {"0-1", "2-3"}},
+    {NULL, "2-3", {NULL}, 1, true, {"2-3"}},
+    {"3", "2-3", {NULL}, 1, true, {"2-3"}},
+    {"1", "2-3", {NULL}, 1, false, {"2-3"}},
+    {"3", "0,3", {NULL}, 1, true, {"3"}},
+    {NULL, "0-3", {"0000:41:00.0", "0001:02:00.0"}, 2, true, {"0-1", "2-3"}},
+    {"1", "0-3", {"0000:10:00.0"}, 1, false, {"0-1"}},
+};
+
+static void make_driver_folder(char *path, const char *const *entries)
+{
+    char entry[128];
+    ck_assert_ptr_nonnull(mkdtemp(path));
+    for (; *entries != NULL; entries++) {
+        snprintf(entry, sizeof entry, "%s/%s", path, *entries);
+        ck_assert_int_eq(mkdir(entry, 0700), 0);
+    }
+}
+
+static void remove_driver_folder(const char *path, const char *const *entries)
+{
+    char entry[128];
+    for (; *entries != NULL; entries++) {
+        snprintf(entry, sizeof entry, "%s/%s", path, *entries);
+        ck_assert_int_eq(rmdir(entry), 0);
+    }
+    ck_assert_int_eq(rmdir(path), 0);
+}
+
+static hwloc_topology_t described(const char *xml, size_t size)
+{
+    hwloc_topology_t topology;
+    ck_assert_int_eq(hwloc_topology_init(&topology), 0);
+    ck_assert_int_eq(hwloc_topology_set_xmlbuffer(topology, xml, (int)size), 0);
+    hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    ck_assert_int_eq(hwloc_topology_load(topology), 0);
+    return topology;
+}
+
+START_TEST(near_gpus)
+{
+    char folder[] = "/tmp/test_binding-XXXXXX";
+    bool driver = gpu_rows[_i].driver[0] != NULL;
+    struct binding binding;
+    hwloc_topology_t topology = described(with_gpus, sizeof with_gpus);
+    hwloc_bitmap_t usable = hwloc_bitmap_alloc(), set = hwloc_bitmap_alloc();
+    ck_assert_int_eq(hwloc_bitmap_list_sscanf(usable, gpu_rows[_i].usable), 0);
+    if (driver)
+        make_driver_folder(folder, gpu_rows[_i].driver);
+    const struct binding_machine machine = {topology, usable, driver ? folder : "/nowhere"};
+    ddp_status status = binding_make_on(&binding, &machine, BINDING_NODE, gpu_rows[_i].nproc,
+                                        gpu_rows[_i].devices, &error);
+    if (driver)
+        remove_driver_folder(folder, gpu_rows[_i].driver);
+    ck_assert_msg(status == DDP_OK, "%s", error.msg);
+    for (uint32_t i = 0; i < gpu_rows[_i].nproc; i++) {
+        char text[64];
+        hwloc_cpuset_from_glibc_sched_affinity(topology, set, binding_of(&binding, i),
+                                               binding.size);
+        hwloc_bitmap_list_snprintf(text, sizeof text, set);
+        ck_assert_str_eq(text, gpu_rows[_i].sets[i]);
+    }
+    ck_assert_int_eq(binding.by_gpu, gpu_rows[_i].by_gpu);
+    binding_finish(&binding);
+    hwloc_bitmap_free(usable);
+    hwloc_bitmap_free(set);
+    hwloc_topology_destroy(topology);
+}
+END_TEST
+
 /* What the kernel takes: within what this process may use, and not less than the machine has. */
 START_TEST(on_this_machine)
 {
@@ -122,6 +242,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("binding");
     TCase *tcase = tcase_create("binding");
     tcase_add_loop_test(tcase, which_processors, 0, sizeof rows / sizeof *rows);
+    tcase_add_loop_test(tcase, near_gpus, 0, sizeof gpu_rows / sizeof *gpu_rows);
     tcase_add_test(tcase, on_this_machine);
     suite_add_tcase(suite, tcase);
     return suite;
