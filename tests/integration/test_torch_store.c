@@ -9,8 +9,12 @@
 #include "world.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netdb.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -237,6 +241,75 @@ START_TEST(where_no_store_is)
 }
 END_TEST
 
+/* ---- a host of two addresses, the first of which drops what comes ---- */
+
+static const char two_addresses[] = "two.invalid";
+static uint16_t deaf_port;
+static int first_wait_ms; /* -1: nothing waits yet; 0: this test does not look */
+
+__attribute__((visibility("default"))) int getaddrinfo(const char *name, const char *service,
+                                                       const struct addrinfo *hints,
+                                                       struct addrinfo **ret)
+{
+    int (*systems)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    char deaf[8];
+    *(void **)(void *)&systems = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (name == NULL || strcmp(name, two_addresses) != 0)
+        return systems(name, service, hints, ret);
+    snprintf(deaf, sizeof deaf, "%u", deaf_port);
+    CHECK(systems("127.0.0.1", deaf, hints, ret) == 0);
+    CHECK(systems("127.0.0.1", service, hints, &(*ret)->ai_next) == 0);
+    return 0;
+}
+
+/* The first wait is over at once, and only its length is kept: so the test takes no time. */
+__attribute__((visibility("default"))) int poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+    int (*systems)(struct pollfd *, nfds_t, int);
+    *(void **)(void *)&systems = dlsym(RTLD_NEXT, "poll");
+    if (first_wait_ms != -1)
+        return systems(fds, count, timeout_ms);
+    first_wait_ms = timeout_ms;
+    return 0;
+}
+
+/* A socket whose queue is full, so that a further connection stays on its way. */
+static void fill_queue(int listener, int *fds, size_t count)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof address;
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, len), 0);
+    ck_assert_int_eq(listen(listener, 0), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &len), 0);
+    deaf_port = ntohs(address.sin_port);
+    for (size_t i = 0; i < count; i++) {
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        (void)!connect(fds[i], (struct sockaddr *)&address, len);
+    }
+}
+
+START_TEST(an_address_that_does_not_answer_leaves_time_for_the_next)
+{
+    static const struct turn turns[] = {OPENED, {NULL, NULL}};
+    enum { TIMEOUT_MS = 600 * 1000 };
+    struct server server;
+    struct ddpi_torch_store *store;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fds[4];
+    fill_queue(listener, fds, 4);
+    start_server(&server, turns);
+    snprintf(server.endpoint.host, sizeof server.endpoint.host, "%s", two_addresses);
+    first_wait_ms = -1;
+    CHECK_OK(ddpi_torch_store_open(&server.endpoint, TIMEOUT_MS, &store, err));
+    ddpi_torch_store_close(store);
+    ck_assert_int_gt(first_wait_ms, 0);
+    ck_assert_int_le(first_wait_ms, TIMEOUT_MS / 2);
+    stop_server(&server);
+    for (size_t i = 0; i < 4; i++)
+        close(fds[i]);
+    close(listener);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("client of PyTorch's store");
@@ -244,6 +317,7 @@ Suite *test_suite(void)
     ADD_TESTS(tcase, requests_are_those_of_pytorch, a_wait_is_cancelled, a_long_value_is_cut);
     tcase_add_loop_test(tcase, what_answers_badly_is_refused, 0, sizeof bad / sizeof *bad);
     tcase_add_test(tcase, where_no_store_is);
+    tcase_add_test(tcase, an_address_that_does_not_answer_leaves_time_for_the_next);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -292,15 +292,14 @@ struct ddp_kv ddpi_torch_store_kv(struct ddpi_torch_store *store)
 /* ---- connecting ---- */
 
 /* 0, or the errno; @store->fd is -1 then. */
-static int dial_address(struct ddpi_torch_store *store, const struct addrinfo *at,
-                        uint64_t deadline_ms)
+static int dial_address(struct ddpi_torch_store *store, const struct addrinfo *at, int wait_ms)
 {
     struct sockaddr_storage address = {0};
     memcpy(&address, at->ai_addr, at->ai_addrlen);
     int error = ddpi_begin_tcp(&address, &store->fd);
     if (error == EINPROGRESS) {
         struct pollfd pollfd = {.fd = store->fd, .events = POLLOUT};
-        (void)!poll(&pollfd, 1, ddpi_remaining_ms(ddpi_monotonic_ms(), deadline_ms));
+        (void)!poll(&pollfd, 1, wait_ms);
         error = ddpi_connect_result(store->fd);
     }
     if (error != 0)
@@ -310,15 +309,34 @@ static int dial_address(struct ddpi_torch_store *store, const struct addrinfo *a
     return error == EINPROGRESS ? ETIMEDOUT : error;
 }
 
+static bool is_ip(const struct addrinfo *at)
+{
+    return at->ai_family == AF_INET || at->ai_family == AF_INET6;
+}
+
+/* Each address once, for its share of the time that is left: one that does not answer must not hide
+ * the others. 0, or the errno of the last. */
+static int dial_each(struct ddpi_torch_store *store, const struct addrinfo *found,
+                     uint64_t deadline_ms)
+{
+    int error = ENETUNREACH, rest = 0;
+    for (const struct addrinfo *at = found; at != NULL; at = at->ai_next)
+        rest += is_ip(at);
+    for (const struct addrinfo *at = found; at != NULL && error != 0; at = at->ai_next)
+        if (is_ip(at)) {
+            int left_ms = ddpi_remaining_ms(ddpi_monotonic_ms(), deadline_ms);
+            error = dial_address(store, at, left_ms / rest--);
+        }
+    return error;
+}
+
 /* All addresses of the host, again and again until one answers or the time is over. */
 static ddp_status dial_store(struct ddpi_torch_store *store, const struct addrinfo *found,
                              uint64_t deadline_ms, struct ddp_error *err)
 {
-    int error = ENETUNREACH;
+    int error;
     for (;;) {
-        for (const struct addrinfo *at = found; at != NULL && error != 0; at = at->ai_next)
-            if (at->ai_family == AF_INET || at->ai_family == AF_INET6)
-                error = dial_address(store, at, deadline_ms);
+        error = dial_each(store, found, deadline_ms);
         if (error == 0)
             return DDP_OK;
         int left_ms = ddpi_remaining_ms(ddpi_monotonic_ms(), deadline_ms);
