@@ -7,7 +7,9 @@
 #include "reducer_model.h"
 #include "sample.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -439,32 +441,51 @@ END_TEST
 
 /* ---- traces ---- */
 
+enum { TO_A_FILE, TO_A_PIPE };
+
+/* A path of what is returned, which is read after the trace has been written: a trace is shorter
+ * than what a pipe holds. */
+static FILE *open_reader(uint32_t target, char path[64])
+{
+    int fds[2];
+    if (target == TO_A_FILE) {
+        FILE *file;
+        snprintf(path, 64, "reducer_trace.%d", (int)getpid());
+        CHECK((file = fopen(path, "w+")) != NULL);
+        return file;
+    }
+    CHECK(pipe(fds) == 0 && fcntl(fds[0], F_SETFL, O_NONBLOCK) == 0);
+    snprintf(path, 64, "/dev/fd/%d", fds[1]);
+    return fdopen(fds[0], "r");
+}
+
 static void write_trace(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     char path[64], line[512];
-    snprintf(path, sizeof path, "reducer_trace.%d", (int)getpid());
+    FILE *file = open_reader(world->stage, path);
     struct ddp_reducer_options options = {.trace = path};
     struct reducer_model model;
     ddp_reducer *reducer = reducer_model_create(comm, &model, &options);
     for (size_t step = 0; step < STEPS; step++)
         reducer_model_step(reducer, &model, rank, step);
     ddp_reducer_destroy(reducer);
-    size_t slices = 0, ends = 0;
-    FILE *file = fopen(path, "r");
-    CHECK(file != NULL && fgets(line, sizeof line, file) != NULL && strcmp(line, "[\n") == 0);
+    size_t slices = 0, commas = 0, ends = 0;
+    CHECK(fgets(line, sizeof line, file) != NULL && strcmp(line, "[\n") == 0);
     while (fgets(line, sizeof line, file) != NULL) {
         slices += strstr(line, "\"ph\": \"X\"") != NULL;
+        commas += strstr(line, "}},\n") != NULL;
         ends += strcmp(line, "]\n") == 0;
     }
     fclose(file);
-    unlink(path);
-    CHECK(slices >= 2 * STEPS + 4 && ends == 1);
+    if (world->stage == TO_A_FILE)
+        unlink(path);
+    CHECK(slices >= 2 * STEPS + 4 && commas == slices - 1 && ends == 1);
     CHECK(world->nranks == 1);
 }
 
 START_TEST(a_trace_has_every_step)
 {
-    struct world world = {.nranks = 1, .name = "trace"};
+    struct world world = {.nranks = 1, .name = "trace", .stage = (uint32_t)_i};
     world_open(&world);
     world_run(&world, write_trace);
     world_close(&world);
@@ -485,7 +506,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tests, a_parameter_that_no_rank_uses_keeps_its_gradient, 0, 2);
     tcase_add_loop_test(tests, a_static_graph_repeats_its_first_step, 0, 2);
     tcase_add_loop_test(tests, ranks_join_when_they_run_out_of_data, 0, 2);
-    tcase_add_test(tests, a_trace_has_every_step);
+    tcase_add_loop_test(tests, a_trace_has_every_step, TO_A_FILE, TO_A_PIPE + 1);
     suite_add_tcase(suite, tests);
     return suite;
 }

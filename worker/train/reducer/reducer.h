@@ -100,6 +100,7 @@ struct ddp_reducer {
     uint64_t rebuilds;
     uint64_t step_begin_us, finish_us, step_end_us;
     FILE *trace;
+    bool trace_has_slices;
     uint64_t trace_origin_us;
 };
 

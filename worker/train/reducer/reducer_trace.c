@@ -105,8 +105,9 @@ static void write_slice(struct ddp_reducer *reducer, const char *name, uint32_t 
     fprintf(reducer->trace,
             "%s\n{\"name\": \"%s\", \"ph\": \"X\", \"pid\": %u, \"tid\": %u, \"ts\": %" PRIu64
             ", \"dur\": %" PRIu64 ", \"args\": {\"step\": %" PRIu64 ", \"bytes\": %" PRIu64 "}}",
-            ftell(reducer->trace) > 1 ? "," : "", name, reducer->rank, row,
+            reducer->trace_has_slices ? "," : "", name, reducer->rank, row,
             begin_us - reducer->trace_origin_us, end_us - begin_us, reducer->steps - 1, bytes);
+    reducer->trace_has_slices = true;
 }
 
 void ddpi_trace_step(struct ddp_reducer *reducer)
