@@ -11,8 +11,12 @@
 #include "stream_copy.h"
 #include "sweep.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum {
     MOST = ARENA_WORLD_MOST,
@@ -372,6 +376,35 @@ START_TEST(windows_that_cannot_be_mapped_are_not_used)
 }
 END_TEST
 
+/* Keeping memory from children fails, as where a filter of system calls refuses the advice. */
+static bool refuses_advice;
+
+__attribute__((visibility("default"))) int madvise(void *address, size_t len, int advice)
+{
+    if (refuses_advice && advice == MADV_DONTFORK) {
+        errno = EPERM;
+        return -1;
+    }
+    return (int)syscall(SYS_madvise, address, len, advice);
+}
+
+START_TEST(a_window_that_children_would_have_is_not_mapped)
+{
+    arena_world_open(2, ROOM);
+    struct ddpi_windows *windows = &world.ranks[0].windows;
+    struct ddpi_window_spot spot;
+    ck_assert(ddpi_windows_spot(&world.ranks[1].windows, world.ranks[1].send, 1, &spot));
+    refuses_advice = true;
+    ck_assert(!ddpi_windows_map(windows, &spot, 1));
+    ck_assert_ptr_null(ddpi_windows_at(windows, &spot));
+    ck_assert(!ddpi_windows_map(windows, &spot, 1));
+    refuses_advice = false;
+    ck_assert(ddpi_windows_map(windows, &spot, 1));
+    ck_assert_ptr_nonnull(ddpi_windows_at(windows, &spot));
+    arena_world_close();
+}
+END_TEST
+
 /* ---- windows come and go ---- */
 
 static void run_in_windows(struct problem *of, bool registered)
@@ -540,6 +573,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, what_is_outside_is_not_used);
     tcase_add_test(tcase, a_freed_window_is_not_used);
     add_worlds(tcase, windows_that_cannot_be_mapped_are_not_used, 0, 14);
+    tcase_add_test(tcase, a_window_that_children_would_have_is_not_mapped);
     tcase_add_test(tcase, a_place_is_used_again);
     tcase_add_test(tcase, ranks_may_have_different_windows);
     tcase_add_test(tcase, sizes_beyond_any_file_are_refused);

@@ -425,10 +425,14 @@ static bool map_foreign(struct window *window, const struct ddpi_window_file *fi
     bool is_place = window->at >= file->from && window->at % UNIT == 0 &&
                     window->room % UNIT == 0 && window->room > 0 && window->at <= MOST &&
                     window->room <= MOST;
-    return is_place &&
-           ddpi_memory_file_has(file->fd, window->at + window->room, DDPI_SEALS_GROWING) &&
-           ddpi_memory_file_map(file->fd, window->at, window->room, &window->map, &err) == DDP_OK &&
-           keep_from_children(window, &err) == DDP_OK;
+    if (!is_place ||
+        !ddpi_memory_file_has(file->fd, window->at + window->room, DDPI_SEALS_GROWING) ||
+        ddpi_memory_file_map(file->fd, window->at, window->room, &window->map, &err) != DDP_OK)
+        return false;
+    bool kept = keep_from_children(window, &err) == DDP_OK;
+    if (!kept)
+        unmap(window);
+    return kept;
 }
 
 bool ddpi_windows_map(struct ddpi_windows *windows, const struct ddpi_window_spot *spot, size_t len)
