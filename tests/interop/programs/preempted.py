@@ -1,6 +1,6 @@
 """preempted.py METHOD FOLDER - a training that saves when it is told to, by SIGUSR1 to go on and by SIGTERM to end.
 
-Its DataLoader has four workers, started by METHOD of multiprocessing. It takes further batches before it saves, so that
+Its DataLoader has two workers, started by METHOD of multiprocessing. It takes further batches before it saves, so that
 it needs them. METHOD ignore is fork with workers that ignore the signal.
 """
 
@@ -31,7 +31,7 @@ def train(method, folder):
         from ddprun.torch import ignore_stop_signals as init
     if method == 'forkserver':
         multiprocessing.set_forkserver_preload(['torch'])
-    loader = iter(DataLoader(Numbers(), batch_size=8, num_workers=4, worker_init_fn=init,
+    loader = iter(DataLoader(Numbers(), batch_size=8, num_workers=2, worker_init_fn=init,
                              multiprocessing_context=init and 'fork' or method))
     total = torch.zeros(())
     for saved in itertools.count():
