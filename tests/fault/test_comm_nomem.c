@@ -36,6 +36,43 @@ static ddp_status use_host(struct rig *rig, ddp_comm *comm, struct ddp_error *er
                : ddp_recv(comm, other, COUNT, DDP_FLOAT32, SENDER, NULL, err);
 }
 
+static struct ddp_operation message(ddp_kind kind, uint32_t peer, float *value, uint32_t tag)
+{
+    return (struct ddp_operation){.size = sizeof(struct ddp_operation),
+                                  .kind = kind,
+                                  .send = value,
+                                  .recv = value,
+                                  .count = 1,
+                                  .dtype = DDP_FLOAT32,
+                                  .peer = peer,
+                                  .tag = tag};
+}
+
+/* The first message comes while nobody waits for it, but for others of that rank. */
+static ddp_status use_messages(struct rig *rig, ddp_comm *comm, struct ddp_error *err)
+{
+    static float values[4];
+    ddp_request *requests[4] = {NULL};
+    bool sends = ddp_comm_rank(comm) == SENDER;
+    ddp_kind kind = sends ? DDP_KIND_SEND : DDP_KIND_RECV;
+    ddp_status status = DDP_OK;
+    (void)rig;
+    for (uint32_t i = 0; i < 4 && status == DDP_OK; i++) {
+        struct ddp_operation operation =
+            message(kind, sends ? 0 : SENDER, &values[i], sends ? 3 - i : i);
+        if (!sends && i == 3) /* the others are under way */
+            status = ddp_request_wait(requests[0], 0, NULL, err);
+        if (status == DDP_OK)
+            status = ddp_start(comm, &operation, &requests[i], err);
+    }
+    for (int i = 0; i < 4; i++) {
+        if (status == DDP_OK)
+            status = ddp_request_wait(requests[i], 0, NULL, err);
+        ddp_request_free(requests[i]);
+    }
+    return status;
+}
+
 /* The ranks of two nodes. No rank gets through the barrier without all others. */
 static ddp_status use_nodes(struct rig *rig, ddp_comm *comm, struct ddp_error *err)
 {
@@ -182,6 +219,14 @@ START_TEST(on_the_host)
 }
 END_TEST
 
+START_TEST(beside_other_messages)
+{
+    struct world world = {.tcp = _i == 1};
+    unlucky_rank = 0;
+    fail_each(&world, use_messages, false);
+}
+END_TEST
+
 START_TEST(between_nodes)
 {
     struct world world = {.hosts = "aab", .algorithm = DDP_ALGORITHM_HIERARCHICAL};
@@ -205,6 +250,7 @@ Suite *test_suite(void)
     Suite *suite = suite_create("communicators without memory");
     TCase *tcase = tcase_create("each allocation");
     tcase_add_loop_test(tcase, on_the_host, 0, 4);
+    tcase_add_loop_test(tcase, beside_other_messages, 0, 2);
     tcase_add_loop_test(tcase, between_nodes, 0, 3);
     tcase_add_loop_test(tcase, on_a_device, 0, 2);
     suite_add_tcase(suite, tcase);

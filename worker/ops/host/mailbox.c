@@ -359,11 +359,12 @@ static void lane_send(struct lane *lane, struct ddpi_edge *edge, bool *moved)
         ;
 }
 
-/* The header of a message is complete. */
+/* The header of a message is complete. Until it has a place to go to, no bytes can be taken. */
 static ddp_status begin_message(struct ddp_comm *comm, struct lane *lane,
                                 const struct ddpi_edge *edge)
 {
     struct ddpi_call theirs;
+    lane->in_stuck = true;
     if (!ddpi_call_decode(lane->header, &theirs) || theirs.message_class == DDPI_NOT_A_MESSAGE)
         return ddpi_comm_fail(comm, NULL, DDP_E_PROTOCOL, "%s uses another version of libddpcomm",
                               edge->peer_name);
@@ -371,7 +372,8 @@ static ddp_status begin_message(struct ddp_comm *comm, struct lane *lane,
     struct ddpi_match *match = ddpi_matching_take_receive(&comm->mailbox->matching, &envelope);
     if (match == NULL) {
         lane->arrival = add_arrival(comm, &theirs, lane->peer);
-        return lane->arrival != NULL ? DDP_OK : comm->failed;
+        lane->in_stuck = lane->arrival == NULL;
+        return lane->in_stuck ? comm->failed : DDP_OK;
     }
     lane->receive = mail_of(match);
     lane->receive->state = DDPI_MAIL_ARRIVING;
