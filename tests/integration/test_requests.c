@@ -383,12 +383,66 @@ START_TEST(what_is_no_operation_is_refused)
     operation.uneven = 0;
     operation.recv_counts = &one;
     ck_assert_int_eq(ddp_run(comm, &operation, &error), DDP_E_INVALID);
+    operation.recv_counts = NULL;
+    operation.send_offsets = &one;
+    ck_assert_int_eq(ddp_run(comm, &operation, &error), DDP_E_INVALID);
     operation = sum_of(&value, 1);
     operation.on_done = tell;
     ck_assert_int_eq(ddp_run(comm, &operation, &error), DDP_E_INVALID);
     operation.on_done = NULL;
     ck_assert_int_eq(ddp_run(comm, &operation, &error), DDP_OK);
     ddp_comm_destroy(comm);
+}
+END_TEST
+
+START_TEST(uneven_parts_have_counts)
+{
+    static const ddp_kind kinds[] = {DDP_KIND_ALL_GATHER, DDP_KIND_REDUCE_SCATTER, DDP_KIND_GATHER,
+                                     DDP_KIND_SCATTER, DDP_KIND_ALL_TO_ALL};
+    ddp_comm *comm;
+    struct ddp_error error;
+    float value = 1, result = 0;
+    size_t one = 1;
+    struct ddp_operation operation = sum_of(&value, 1);
+    ck_assert_int_eq(ddp_comm_init_local(1, NULL, &comm, NULL), DDP_OK);
+    operation.kind = kinds[_i];
+    operation.recv = &result;
+    operation.uneven = 1;
+    ck_assert_int_eq(ddp_run(comm, &operation, &error), DDP_E_INVALID);
+    ck_assert_ptr_nonnull(strstr(error.msg, "_counts is NULL"));
+    operation.send_counts = operation.recv_counts = &one;
+    ck_assert_int_eq(ddp_run(comm, &operation, &error), DDP_OK);
+    ck_assert(result == 1);
+    ddp_comm_destroy(comm);
+}
+END_TEST
+
+/* A program may use one struct for several operations. What a kind does not use is not compared. */
+static void leave_members(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    float values[2] = {(float)rank + 1, 0};
+    struct ddp_operation operation = sum_of(values, 1);
+    operation.recv = values + 1;
+    operation.peer = operation.tag = rank;
+    CHECK_OK(ddp_run(comm, &operation, err));
+    operation.op = rank == 0 ? (ddp_reduce_op)77 : DDP_MAX;
+    operation.kind = rank == 0 ? DDP_KIND_SEND : DDP_KIND_RECV;
+    operation.peer = 1 - rank;
+    operation.tag = 0;
+    CHECK_OK(ddp_run(comm, &operation, err));
+    operation.count = rank;
+    operation.dtype = rank == 0 ? (ddp_dtype)99 : DDP_INT8;
+    operation.kind = DDP_KIND_BARRIER;
+    CHECK_OK(ddp_run(comm, &operation, err));
+    CHECK(world->nranks == 2 && values[1] == (rank == 0 ? 3.0F : 1.0F));
+}
+
+START_TEST(unused_members_are_not_compared)
+{
+    struct world world = {.nranks = 2, .tcp = _i == 1};
+    world_open(&world);
+    world_run(&world, leave_members);
+    world_close(&world);
 }
 END_TEST
 
@@ -447,6 +501,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, a_request_outlives_its_communicator);
     add_sample(tcase, the_death_of_a_rank_ends_all_requests, 0, WORLDS);
     tcase_add_test(tcase, what_is_no_operation_is_refused);
+    tcase_add_loop_test(tcase, uneven_parts_have_counts, 0, 5);
+    tcase_add_loop_test(tcase, unused_members_are_not_compared, 0, 2);
     tcase_add_loop_test(tcase, two_communicators_are_independent, 0, WORLDS);
     suite_add_tcase(suite, tcase);
     return suite;

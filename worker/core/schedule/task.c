@@ -194,6 +194,18 @@ static ddp_status measure(const struct ddpi_task *task, enum ddpi_extent extent,
     return DDP_OK;
 }
 
+static ddp_status check_counts(const struct ddpi_task *task, struct role role,
+                               struct ddp_error *err)
+{
+    bool of_send = role.send == DDPI_EXTENT_ALL && task->send_parts.counts == NULL;
+    bool of_recv = role.recv == DDPI_EXTENT_ALL && task->recv_parts.counts == NULL;
+    if (!task->uneven || (!of_send && !of_recv))
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_INVALID,
+                          "parts are uneven, but %s is NULL: give the elements of each rank's part",
+                          of_send ? "send_counts" : "recv_counts");
+}
+
 /* Of this rank's part, both buffers have the same number of elements. */
 static ddp_status check_own_part(const struct ddpi_task *task, struct role role, uint32_t rank,
                                  struct ddp_error *err)
@@ -229,8 +241,10 @@ static ddp_status set_sizes(struct ddpi_task *task, uint32_t rank, uint32_t worl
     struct role role = role_of(&task->call, rank);
     size_t send_sum, recv_sum;
     task->own = task->call.count;
-    ddp_status status =
-        measure(task, role.send, &task->send_parts, world_size, &task->send_count, &send_sum, err);
+    ddp_status status = check_counts(task, role, err);
+    if (status == DDP_OK)
+        status = measure(task, role.send, &task->send_parts, world_size, &task->send_count,
+                         &send_sum, err);
     if (status == DDP_OK)
         status = measure(task, role.recv, &task->recv_parts, world_size, &task->recv_count,
                          &recv_sum, err);

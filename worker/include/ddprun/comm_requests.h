@@ -53,7 +53,8 @@ struct ddp_buffer {
 };
 
 /*
- * An operation. Set @size to sizeof(struct ddp_operation); members that are not named may be zero.
+ * An operation. Set @size to sizeof(struct ddp_operation). Members that its kind does not use are
+ * ignored, such as @op of a broadcast.
  *
  * Uneven parts: with @uneven = 1 a buffer that has a part for each rank is divided by counts of
  * elements, one for each rank, and @count is the number of elements of a buffer that has one part

@@ -67,10 +67,11 @@ static ddp_status check_operation(const struct ddp_operation *operation, struct 
         return ddpi_error_set(err, DDP_E_INVALID,
                               "this operation has no parts that could be uneven: set uneven to 0");
     if (operation->uneven == 0 &&
-        (operation->send_counts != NULL || operation->recv_counts != NULL))
+        (operation->send_counts != NULL || operation->recv_counts != NULL ||
+         operation->send_offsets != NULL || operation->recv_offsets != NULL))
         return ddpi_error_set(
             err, DDP_E_INVALID,
-            "there are counts of parts, but uneven is 0: set it to 1 on all ranks");
+            "there are counts or offsets of parts, but uneven is 0: set it to 1 on all ranks");
     if (has_list(operation) && !kinds[operation->kind].takes_list)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "of the operations only all_reduce and broadcast take a list of "
@@ -78,22 +79,28 @@ static ddp_status check_operation(const struct ddp_operation *operation, struct 
     return DDP_OK;
 }
 
-/* Collectives have none. */
-static uint32_t tag_of(const struct ddp_operation *operation)
+/* Ranks compare calls, so these are without the members that their kind does not use. */
+static struct ddpi_call call_of(const struct ddp_operation *operation)
 {
-    bool is_message = operation->kind == DDP_KIND_SEND || operation->kind == DDP_KIND_RECV;
-    return is_message ? operation->tag : 0;
+    struct ddpi_call call = {.operation = kinds[operation->kind].operation};
+    const struct ddpi_shape *shape = ddpi_call_shape(&call);
+    if (shape->has_elements) {
+        call.count = operation->count;
+        call.dtype = operation->dtype;
+    }
+    if (shape->reduces)
+        call.op = operation->op;
+    if (shape->rooted || shape->message)
+        call.root = operation->peer;
+    if (shape->message)
+        call.tag = operation->tag;
+    return call;
 }
 
 /* Call, buffers and parts; ddpi_task_prepare() sets the rest. */
 static struct ddpi_task task_of(const struct ddp_comm *comm, const struct ddp_operation *operation)
 {
-    struct ddpi_task task = {.call = {.operation = kinds[operation->kind].operation,
-                                      .count = operation->count,
-                                      .dtype = operation->dtype,
-                                      .op = operation->op,
-                                      .root = operation->peer,
-                                      .tag = tag_of(operation)},
+    struct ddpi_task task = {.call = call_of(operation),
                              .send = operation->send,
                              .recv = operation->recv,
                              .factor = operation->factor,
