@@ -8,6 +8,7 @@
 #include "hwloc_library.h"
 #include "local_ranks.h"
 #include "mem.h"
+#include "peer_owner.h"
 #include "processors.h"
 #include "signames.h"
 #include "token_file.h"
@@ -506,6 +507,7 @@ ddp_status plan_program(struct plan *plan, const struct ddprun_options *options,
     if (plan->agent.serves_pmix)
         plan->pmix_server = program_find_pmix_server();
     plan->agent.pmix_server = plan->pmix_server;
+    plan->agent.is_ours = ddpi_owners_peer_is_ours;
     return status;
 }
 

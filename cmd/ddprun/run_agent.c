@@ -16,7 +16,6 @@
 #include "membership.h"
 #include "metrics_server.h"
 #include "multi_node.h"
-#include "peer_owner.h"
 #include "pmi_exchange.h"
 #include "reap.h"
 #include "server.h"
@@ -298,7 +297,6 @@ static ddp_status prepare_multi(struct plan *plan, struct run *run, struct ddp_e
     struct ddp_store_options options = multi_node_store_options(&plan->multi);
     options.job = plan->multi.job;
     pmi_exchanges_init(&run->pmi, &run->loop, &options);
-    plan->agent.is_ours = ddpi_owners_peer_is_ours;
     plan->agent.pmi_link = &run->pmi.link;
     if (plan->agent.agent_store)
         return DDP_OK;

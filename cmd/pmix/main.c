@@ -42,6 +42,13 @@ static struct {
     struct pmix_waiting waiting;
 } server;
 
+__attribute__((noreturn)) static void end_server(int exit_code)
+{
+    if (server.place.folder[0] != '\0')
+        ddpi_folder_remove(server.place.folder);
+    _exit(exit_code);
+}
+
 DDP_PRINTF(1, 2) static void tell_agent(const char *format, ...)
 {
     char line[LINE_SIZE];
@@ -58,17 +65,10 @@ DDP_PRINTF(1, 2) static void tell_agent(const char *format, ...)
         if (now < 0 && (errno == EAGAIN || errno == EINTR))
             (void)poll(&room, 1, -1);
         else if (now < 0)
-            _exit(EXIT_CONFIG); /* the agent is gone */
+            end_server(EXIT_CONFIG); /* the agent is gone */
         else
             sent += (int)now;
     }
-}
-
-__attribute__((noreturn)) static void end_server(int exit_code)
-{
-    if (server.place.folder[0] != '\0')
-        ddpi_folder_remove(server.place.folder);
-    _exit(exit_code);
 }
 
 __attribute__((noreturn)) static void give_up(const struct ddp_error *err)
@@ -87,6 +87,17 @@ static void take_agent_line(const char *line)
         pmix_upcalls_rank_gone((uint32_t)local_rank);
 }
 
+static void take_agent_lines(void)
+{
+    for (char *end; (end = memchr(server.line, '\n', server.used)) != NULL;) {
+        size_t len = (size_t)(end - server.line) + 1;
+        *end = '\0';
+        take_agent_line(server.line);
+        server.used -= len;
+        memmove(server.line, server.line + len, server.used);
+    }
+}
+
 static void on_agent_alloc(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
 {
     (void)handle;
@@ -102,22 +113,14 @@ static void end_well(void)
 
 static void on_agent_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buf)
 {
-    char *end;
     (void)buf;
-    if (count < 0 || server.used + (size_t)count == sizeof server.line) {
-        uv_read_stop(stream);
-        if (!pmix_waiting_holds(&server.waiting, end_well))
-            end_well();
+    server.used += count > 0 ? (size_t)count : 0;
+    take_agent_lines();
+    if (count >= 0 && server.used < sizeof server.line)
         return;
-    }
-    server.used += (size_t)count;
-    while ((end = memchr(server.line, '\n', server.used)) != NULL) {
-        size_t len = (size_t)(end - server.line) + 1;
-        *end = '\0';
-        take_agent_line(server.line);
-        server.used -= len;
-        memmove(server.line, server.line + len, server.used);
-    }
+    uv_read_stop(stream); /* the agent is gone, or writes what is no line */
+    if (!pmix_waiting_holds(&server.waiting, end_well))
+        end_well();
 }
 
 /* ---- start ---- */

@@ -41,8 +41,8 @@ static void release_pmix_start(void *ctx, struct pmix_host_start *start)
 
 static bool is_ours(void *ctx, int fd)
 {
-    struct agent *agent = ctx;
-    return agent->config->is_ours == NULL || agent->config->is_ours(fd);
+    const struct agent *agent = ctx;
+    return agent->config->is_ours(fd);
 }
 
 static void on_pmix_line(void *ctx, const char *line)

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -20,7 +21,7 @@
 
 DDPI_SM_DEFINE(pmix_host, PMIX_HOST_STATES);
 
-enum { RANKS_WAITING = 1024, HOST_LINE = 1024, NO_LIBRARY = 127 };
+enum { RANKS_WAITING = 1024, SILENT_S = 60, HOST_LINE = 1024, NO_LIBRARY = 127 };
 
 /* The socket to the server: lines of it arrive here. */
 struct pmix_channel {
@@ -181,12 +182,27 @@ static ddp_status open_host_channel(struct pmix_host *host, struct ddp_error *er
                           : ddpi_error_sys(err, -uv_status, "cannot watch the PMIx server");
 }
 
+struct pmix_gone {
+    uv_write_t write;
+    char line[32];
+};
+
+static void on_gone_told(uv_write_t *write, int uv_status)
+{
+    (void)uv_status;
+    ddpi_free(ddpi_container_of(write, struct pmix_gone, write));
+}
+
+/* The server may be stopped, or slow. */
 static void tell_gone(struct pmix_host *host, uint32_t local_rank)
 {
-    char line[32];
-    int len = snprintf(line, sizeof line, "gone %" PRIu32 "\n", local_rank);
-    const uv_buf_t buf = uv_buf_init(line, (unsigned)len);
-    (void)uv_try_write((uv_stream_t *)&host->channel->pipe, &buf, 1); /* it reads; few and short */
+    struct pmix_gone *gone = ddpi_calloc(1, sizeof *gone);
+    if (gone == NULL)
+        return;
+    int len = snprintf(gone->line, sizeof gone->line, "gone %" PRIu32 "\n", local_rank);
+    const uv_buf_t buf = uv_buf_init(gone->line, (unsigned)len);
+    if (uv_write(&gone->write, (uv_stream_t *)&host->channel->pipe, &buf, 1, on_gone_told) != 0)
+        ddpi_free(gone);
 }
 
 static void on_server_spawned(void *ctx, struct spawner_task *task)
@@ -253,13 +269,22 @@ static void start_server(struct pmix_host *host)
     spawner_start(&host->spawner, &host->task);
 }
 
+/* A rank speaks first. The kernel holds a connection back until it does; whoever closes it without
+ * a word, such as a scan of ports, starts nothing. */
+static bool has_spoken(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 static void on_knock(uv_poll_t *knock, int uv_status, int events)
 {
     struct pmix_host *host = ((struct pmix_knock *)knock->data)->host;
     (void)uv_status;
     (void)events;
     host->first = accept4(host->fd, NULL, NULL, SOCK_CLOEXEC);
-    if (host->first >= 0 && !host->hooks.is_ours(host->hooks.ctx, host->first))
+    if (host->first >= 0 &&
+        (!has_spoken(host->first) || !host->hooks.is_ours(host->hooks.ctx, host->first)))
         close_host_fd(&host->first);
     if (host->first < 0)
         return;
@@ -274,11 +299,13 @@ static ddp_status listen_for_ranks(struct pmix_host *host, struct ddp_error *err
 {
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof here;
+    int silent_s = SILENT_S;
     host->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (host->fd < 0 || bind(host->fd, (struct sockaddr *)&here, sizeof here) != 0 ||
         listen(host->fd, RANKS_WAITING) != 0 ||
         getsockname(host->fd, (struct sockaddr *)&here, &len) != 0)
         return ddpi_error_sys(err, errno, "cannot listen for MPI programs on 127.0.0.1");
+    (void)setsockopt(host->fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &silent_s, sizeof silent_s);
     host->port = ntohs(here.sin_port);
     return DDP_OK;
 }

@@ -106,7 +106,7 @@ struct agent_config {
     const struct cgroup *cgroup;     /* for the workers; NULL: none */
     const struct guard_agent *guard; /* NULL: no guard */
     const struct pmi_link *pmi_link; /* to the MPI ranks of other nodes; NULL: one node */
-    bool (*is_ours)(int fd); /* the peer of a connection within this machine; NULL: all are */
+    bool (*is_ours)(int fd); /* the peer of a connection within this machine; if serves_pmix */
     const char *pmix_server; /* program of pmix_host.h; NULL: not installed */
     bool serves_pmi;         /* to MPI programs of MPICH's family */
     bool serves_pmix;        /* to those of Open MPI */

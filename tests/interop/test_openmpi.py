@@ -7,6 +7,7 @@ skipped, unless DDPRUN_INTEROP=1 demands it.
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
-from ddprun_run import DDPRUN, DdprunCase, left_in
+from ddprun_run import DDPRUN, DdprunCase, children, left_in, wait_until
 from nodes import free_port
 from skip import skip_program
 
@@ -83,6 +84,32 @@ class OpenMpi4(DdprunCase):
         job = self.mpi('--nproc-per-node=3', PROGRAM, 'leave')
         self.assertNotEqual(job.code, 0)
         self.assertIn('rank 1 has left MPI while others wait for it', job.err)
+
+    def test_many_ranks_that_end_while_the_server_is_busy(self):
+        """What it hears of them is longer than its buffer."""
+        ends = [self.folder / 'others', self.folder / 'first']
+        for fifo in ends:
+            os.mkfifo(fifo)
+        rank = ('if [ $RANK = 0 ]; then exec 3<>/dev/tcp/127.0.0.1/${PMIX_SERVER_URI2##*:}; '
+                "head -c 4096 /dev/zero | tr '\\0' '\\377' >&3; cat <&3; echo hung up; "  # it serves, and refuses that
+                f'read nothing <{ends[1]}; else read nothing <{ends[0]}; fi; exit 0')
+        job = self.start('--no-prefix', '--nproc-per-node=200', 'bash', '-c', rank)
+        job.read_until('hung up')
+
+        def servers():
+            return [pid for pid in job.running() if Path(f'/proc/{pid}/comm').read_text() == 'ddprun-pmix\n']
+
+        def state_of(pid):
+            return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0]
+        server, = servers()
+        os.kill(server, signal.SIGSTOP)
+        with open(ends[0], 'w', encoding='ascii') as file:
+            print('\n' * 199, end='', file=file, flush=True)  # a line for each, also for those that are late
+            wait_until(lambda: len(children(job.agent())) == 2, 'the end of all but rank 0')
+        os.kill(server, signal.SIGCONT)
+        wait_until(lambda: state_of(server) in 'SZ', 'what the server does about it')
+        ends[1].write_text('\n')
+        self.assertEqual(job.wait(), 0, job.err)
 
     def test_mpirun_as_a_worker(self):
         job = self.run_job('--no-prefix', '--nproc-per-node=1', MPIRUN, '--oversubscribe', '-n', '2', PROGRAM, env=AS_ROOT)

@@ -124,7 +124,7 @@ static void close_host(void)
     rmdir(folder);
 }
 
-static int connect_rank(void)
+static int knock(void)
 {
     const struct sockaddr_in there = {.sin_family = AF_INET,
                                       .sin_port = htons(host.port),
@@ -132,6 +132,13 @@ static int connect_rank(void)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     ck_assert_int_ge(fd, 0);
     ck_assert_int_eq(connect(fd, (const struct sockaddr *)&there, sizeof there), 0);
+    return fd;
+}
+
+static int connect_rank(void)
+{
+    int fd = knock();
+    ck_assert_int_eq(write(fd, "x", 1), 1);
     return fd;
 }
 
@@ -235,18 +242,18 @@ START_TEST(one_that_cannot_be_started_fails_the_generation)
 }
 END_TEST
 
-/* Another user of the machine must not start it, nor end the job where it cannot be started. */
+/* Also a scan of ports, of the user's own, and another user of the machine must not end the job
+ * where the server cannot be started. */
 START_TEST(a_stranger_starts_nothing)
 {
-    char byte;
     open_host("exit 3");
     strangers = 2;
-    for (int i = 0; i < 2; i++) {
-        int fd = connect_rank();
-        struct pollfd end = {.fd = fd, .events = POLLIN};
+    for (int i = 0; i < 4; i++) {
+        int fd = i < 2 ? connect_rank() : knock();
+        ck_assert_int_eq(shutdown(fd, SHUT_WR), 0);
+        struct pollfd end = {.fd = fd, .events = POLLRDHUP};
         while (poll(&end, 1, 0) == 0)
             uv_run(&loop, UV_RUN_ONCE);
-        ck_assert_int_eq(read(fd, &byte, 1), 0);
         close(fd);
         ck_assert_uint_eq(host.sm.state, PMIX_HOST_LISTENING);
     }

@@ -3,13 +3,14 @@
 import array
 import os
 import re
+import shutil
 import socket
 import struct
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'lib'))
-from ddprun_run import probe
+from ddprun_run import DDPRUN, probe
 from ddprund_run import DdprundCase
 from strangers import as_stranger, needs_strangers
 
@@ -114,6 +115,27 @@ class Ranks(DdprundCase):
         found = re.search(r'received (\d+), descriptors before (\d+), now (\d+)', job.out)
         self.assertEqual(found[1], '4711', job.out)
         return int(found[2]), int(found[3])
+
+    @needs_strangers
+    def test_nobody_else_asks_for_pmix(self):
+        """A rank that does starts a server, and where there is none, as beside this copy, the job ends."""
+        alone, late = self.folder / 'ddprun', self.folder / 'late'
+        shutil.copy(DDPRUN, alone)
+        os.mkfifo(late)
+        job = self.start('--no-prefix', 'sh', '-c', f'echo at $PMIX_SERVER_URI2; read nothing <{late}', program=alone)
+        job.read_until('at ')
+        port = int(re.search(r'127\.0\.0\.1:(\d+)', job.out)[1])
+
+        def knock():
+            with call_tcp(port) as sock:
+                sock.sendall(b'x')
+                return all_that_comes(sock)
+        self.assertEqual(as_stranger(knock), '')
+        with call_tcp(port) as scan:  # of the user's own, without a word
+            scan.shutdown(socket.SHUT_WR)
+            self.assertEqual(all_that_comes(scan), '')
+        late.write_text('\n')
+        self.assertEqual(job.wait(), 0, job.err)
 
     @needs_strangers
     def test_nothing_that_others_can_read_lets_one_join(self):
