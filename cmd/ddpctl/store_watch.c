@@ -10,12 +10,17 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Whether existing keys are being listed, and then read one by one. Another store, to which the
+ * client has come meanwhile, has other keys: its answers do not go on with the old list. */
+enum reading { NOT_READING, READING, READING_ANEW };
+
 struct watching {
     struct ddpctl_loop loop;
     const char *name;
     uint64_t seen;
-    bool lost;   /* the connection is down */
-    char **keys; /* existing keys, while they are read one by one */
+    bool lost; /* the connection is down */
+    enum reading reading;
+    char **keys;
     size_t count, next;
 };
 
@@ -99,13 +104,26 @@ static void forget_keys(struct watching *watching)
 }
 
 static void read_next(struct watching *watching);
+static void read_existing(struct watching *watching);
+
+/* An answer has come. Whether it is not of use any more, and all is read anew. */
+static bool begins_anew(struct watching *watching)
+{
+    if (watching->reading != READING_ANEW)
+        return false;
+    forget_keys(watching);
+    read_existing(watching);
+    return true;
+}
 
 static void on_value(void *data, const struct ddp_store_result *result)
 {
     struct watching *watching = data;
-    if (result->status != DDP_E_NOT_FOUND) { /* else it was deleted, which the watch reports */
-        if (!watch_succeeded(watching, result))
-            return;
+    bool found =
+        result->status != DDP_E_NOT_FOUND; /* else it was deleted: the watch reports that */
+    if ((found && !watch_succeeded(watching, result)) || begins_anew(watching))
+        return;
+    if (found) {
         const char *key = watching->keys[watching->next];
         const struct line line = {
             "set", key, strlen(key), result->value, result->value_len, result->version};
@@ -120,6 +138,7 @@ static void read_next(struct watching *watching)
 {
     if (watching->next == watching->count) {
         forget_keys(watching);
+        watching->reading = NOT_READING;
         return;
     }
     ddpctl_loop_ask(&watching->loop,
@@ -128,9 +147,8 @@ static void read_next(struct watching *watching)
                     on_value, watching);
 }
 
-static void read_initial(struct watching *watching, const char *const *keys, size_t count)
+static void read_keys(struct watching *watching, const char *const *keys, size_t count)
 {
-    forget_keys(watching);
     watching->keys = ddpi_calloc(count + 1, sizeof *watching->keys);
     bool copied = watching->keys != NULL;
     while (copied && watching->count < count) {
@@ -147,20 +165,29 @@ static void read_initial(struct watching *watching, const char *const *keys, siz
 
 static void on_listed(void *data, const struct ddp_store_result *result)
 {
-    if (watch_succeeded(data, result))
-        read_initial(data, (const char *const *)result->keys, result->count);
+    if (watch_succeeded(data, result) && !begins_anew(data))
+        read_keys(data, (const char *const *)result->keys, result->count);
 }
 
-static void show_initial(struct watching *watching)
+static void read_existing(struct watching *watching)
 {
-    if (!watching->loop.call->options->watch.initial || watching->keys != NULL)
-        return;
+    watching->reading = READING;
     if (watching->loop.call->options->watch.key)
-        read_initial(watching, &watching->name, 1);
+        read_keys(watching, &watching->name, 1);
     else
         ddpctl_loop_ask(&watching->loop,
                         (struct ddp_store_request){.op = DDP_STORE_OP_LIST, .key = watching->name},
                         on_listed, watching);
+}
+
+static void show_initial(struct watching *watching)
+{
+    if (!watching->loop.call->options->watch.initial)
+        return;
+    if (watching->reading == NOT_READING)
+        read_existing(watching);
+    else
+        watching->reading = READING_ANEW;
 }
 
 /* ---- changes ---- */

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import unittest
 from pathlib import Path
 
@@ -244,6 +245,75 @@ class Watch(WithStore):
         out, err = self.ended(client)
         self.assertIn('1\tset\tb\t2\n', out)
         self.assertIn('changes were missed', err)
+
+    def test_another_store_while_the_keys_of_one_are_read(self):
+        """Wherever the connection to the first one is cut, all that the second one has is shown, and nothing else."""
+        other = self.serve()
+        self.addCleanup(self.stop, other)
+        for number in range(4):
+            self.run_ok('set', f'first{number}', number)
+            self.done(other.endpoints[0], 'set', f'second{number}', number)
+        for piece in range(1, 20):
+            cut = Cut(self.store, other.endpoints[0], piece)
+            client = self.ctl_start(cut.endpoint, 'watch', '--initial')
+            shown = []
+            while not shown or shown[-1].split('\t')[2] not in ('second3', 'first3' if not cut.done else ''):
+                shown += self.lines(client, 1)
+            client.send_signal(signal.SIGINT)
+            self.ended(client)
+            cut.close()
+            of_second = [f'{number + 1}\tset\tsecond{number}\t{number}' for number in range(4)]
+            self.assertEqual(shown[-4:] if cut.done else of_second, of_second, (piece, shown))
+            for line in shown:
+                self.assertRegex(line, r'\A(\d)\tset\t(first|second)(\d)\t\3\Z', (piece, shown))
+            if not cut.done:
+                break
+        self.assertGreater(piece, 4)
+
+
+class Cut:
+    """Passes connections on to the store at @first, and cuts when piece number @piece goes there; later ones to @second."""
+
+    def __init__(self, first, second, piece):
+        self.stores = iter([(first, piece), (second, None)])
+        self.done = False
+        self.sockets = []
+        self.listener = socket.create_server(('127.0.0.1', 0))
+        self.endpoint = '127.0.0.1:%d' % self.listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        for store, piece in self.stores:
+            try:
+                client, _ = self.listener.accept()
+            except OSError: # closed
+                return
+            host, _, port = store.rpartition(':')
+            server = socket.create_connection((host, int(port)))
+            self.sockets += [client, server]
+            threading.Thread(target=self._pass, args=(server, client, None), daemon=True).start()
+            threading.Thread(target=self._pass, args=(client, server, piece), daemon=True).start()
+
+    def _pass(self, source, target, piece):
+        count = 0
+        try:
+            while data := source.recv(65536):
+                count += 1
+                if count == piece:
+                    self.done = True
+                    break
+                target.sendall(data)
+        except OSError:
+            pass
+        for sock in (source, target):
+            try:
+                sock.shutdown(socket.SHUT_RDWR)
+            except OSError: # by the other direction
+                pass
+
+    def close(self):
+        for sock in [self.listener, *self.sockets]:
+            sock.close()
 
 
 class Bench(WithStore):
