@@ -290,6 +290,18 @@ static bool has_size(const struct job_view *view, const char *size)
            view->summary.seated <= max;
 }
 
+/* The agent of such a job decides alone, and knows no other number. */
+static ddp_status check_several(const struct ddpctl_job_call *call, struct ddp_error *err)
+{
+    const struct ddp_round_terms *terms = &call->view.summary.terms;
+    if (terms->max_nodes != 1 || terms->lease_ms != 0)
+        return DDP_OK;
+    return ddpi_error_set(err, DDP_E_UNSUPPORTED,
+                          "job %s is one of a single node, which cannot be scaled; start it with "
+                          "--nnodes=MIN:MAX",
+                          call->view.name);
+}
+
 ddp_status ddpctl_job_scale(struct ddpctl_job_call *call, struct ddp_error *err)
 {
     const char *size = call->word;
@@ -299,5 +311,7 @@ ddp_status ddpctl_job_scale(struct ddpctl_job_call *call, struct ddp_error *err)
                               "'%s' is not MIN:MAX, two whole numbers with 1 <= MIN <= MAX", size);
     const struct change change = {.what = "size", .value = size, .done = has_size, .word = size};
     ddp_status status = ddpctl_job_watch(call, err);
+    if (status == DDP_OK)
+        status = check_several(call, err);
     return status == DDP_OK ? make_change(call, &change, err) : status;
 }

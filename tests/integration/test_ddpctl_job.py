@@ -227,9 +227,13 @@ class Status(JobCase):
         self.await_runs(1, 1)
         return job
 
-    def test_the_only_node_is_drained(self):
+    def test_the_only_node_is_drained_and_not_scaled(self):
         job = self.start_alone()
         name = socket.gethostname()
+        before = self.json()
+        for size in ('1:1', '2:3'):
+            self.fails(FAILED, 'cannot be scaled', 'scale', 'train', size)
+        self.assertEqual(self.json()['jobs'][0]['wanted'], before['jobs'][0]['wanted'])
         self.fails(FAILED, 'and end', 'drain', 'train', name)
         self.assertIn(f'node {name} is drained', self.text('--force', 'train', name, verb='drain'))
         self.assertEqual(job.wait(), 0)  # as of a node that others go on without
