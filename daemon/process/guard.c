@@ -288,16 +288,16 @@ static void fence(const struct guard *guard, uint64_t at_ms)
 
 /* When to look at the fence again; UINT64_MAX: when told. One that is due is carried out. Moving
  * the fence to a later time does not wake the guard: it finds the new time when the old one has
- * come. */
+ * come, or has been carried out. */
 static uint64_t next_fence_ms(struct guard *guard, uint64_t now_ms)
 {
-    uint64_t at = atomic_load(&guard->page->fence_at_ms);
-    if (at == 0 || at == guard->fenced_at_ms)
-        return UINT64_MAX;
-    if (now_ms < at)
-        return at;
-    fence(guard, at);
-    guard->fenced_at_ms = at;
+    for (uint64_t at;
+         (at = atomic_load(&guard->page->fence_at_ms)) != 0 && at != guard->fenced_at_ms;) {
+        if (now_ms < at)
+            return at;
+        fence(guard, at);
+        guard->fenced_at_ms = at;
+    }
     return UINT64_MAX;
 }
 
