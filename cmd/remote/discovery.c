@@ -95,10 +95,21 @@ static void judge_run(struct discovery *discovery)
     host_list_finish(&list);
 }
 
+/* Not before its output has ended, too: the number of its group is ours until then. */
+static void reap_run(struct discovery *discovery)
+{
+    if (discovery->pidfd < 0)
+        return;
+    waitpid(discovery->pid, &discovery->wait_status, 0);
+    close(discovery->pidfd);
+    discovery->pidfd = -1;
+}
+
 static void end_part(struct discovery *discovery)
 {
     if (--discovery->parts > 0)
         return;
+    reap_run(discovery);
     if (discovery->closing) {
         finish_discovery(discovery);
         return;
@@ -144,14 +155,10 @@ static void on_output(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
 /* A child of the script may keep its output open: it belongs to the run, and ends with it. */
 static void on_exit_ready(uv_poll_t *poll, int status, int events)
 {
-    struct discovery *discovery = poll->data;
     (void)status;
     (void)events;
-    if (waitpid(discovery->pid, &discovery->wait_status, WNOHANG) != discovery->pid)
-        return;
-    close(discovery->pidfd);
-    discovery->pidfd = -1;
-    uv_close((uv_handle_t *)poll, on_part_closed);
+    if (!uv_is_closing((uv_handle_t *)poll))
+        uv_close((uv_handle_t *)poll, on_part_closed);
 }
 
 static void on_run_late(uv_timer_t *timer)
@@ -182,9 +189,7 @@ static void on_spawned(void *ctx, struct spawner_task *task)
     } else {
         ddpi_error_set(&discovery->error, DDP_E_NOMEM, "its end cannot be watched");
         kill_run(discovery);
-        waitpid(discovery->pid, &discovery->wait_status, 0);
-        close(discovery->pidfd);
-        discovery->pidfd = -1;
+        reap_run(discovery);
     }
     if (discovery->closing || discovery->late)
         kill_run(discovery);

@@ -14,6 +14,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DDPRUN, DdprunCase, children, wait_until
+from nodes import is_alive
 from proc_tree import all_processes
 
 UNREACHABLE, TRY_AGAIN, CONFIG = 69, 75, 78
@@ -316,6 +317,15 @@ class Discovery(HostsCase):
 
     def discover(self, *words, **options):
         return self.start(*self.words('--host-discovery-script', self.script, '--settle=0s', *words), **options)
+
+    def test_what_a_script_leaves_behind_ends_with_its_run(self):
+        """It keeps the output open, so the run has no end of its own. The next one is fine."""
+        left = self.folder / 'left'
+        self.script = self.write('leave', f'#!/bin/sh\n[ -e {left} ] || {{ sleep 1000 & echo $! >{left}; }}\ncat {self.list}\n')
+        job = self.discover('true')
+        self.assertEqual(job.wait(), 0, job.err)
+        self.assertIn("leave' did not end within 10 s", job.err)
+        self.assertFalse(is_alive(int(left.read_text())))
 
     def test_hosts_come_and_go(self):
         job = self.discover('--nnodes=1:2', '--no-prefix', 'sh', '-c', 'echo "world $WORLD_SIZE"; sleep 1000')
