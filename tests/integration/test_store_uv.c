@@ -23,12 +23,6 @@ enum { MANY = 300, LEASE_MS = 5000, NEVER_MS = 600000 };
 
 static bool closed;
 
-static void setup(void)
-{
-    uv_clients.setup();
-    closed = false;
-}
-
 START_TEST(the_table_is_sound)
 {
     ck_assert(ddpi_sm_table_valid(&ddpi_uv_link_sm));
@@ -99,38 +93,132 @@ START_TEST(close_with_requests)
 }
 END_TEST
 
-/* A resolver without an answer for this name; other names go to the system's. */
-static const char silent_name[] = "silent.invalid";
-static sem_t was_asked, may_answer;
+/* A resolver that answers for these names when it may; other names go to the system's. */
+static struct slow_name {
+    const char *name;
+    const char *address; /* NULL: there is none */
+    sem_t was_asked, may_answer;
+} slow_names[] = {{.name = "silent.invalid"}, {.name = "late.invalid", .address = "127.0.0.1"}},
+  *const silent = &slow_names[0], *const late = &slow_names[1];
 
 __attribute__((visibility("default"))) int getaddrinfo(const char *name, const char *service,
                                                        const struct addrinfo *hints,
                                                        struct addrinfo **ret)
 {
     int (*systems)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
-    if (name != NULL && strcmp(name, silent_name) == 0) {
-        sem_post(&was_asked);
-        while (sem_wait(&may_answer) != 0)
-            ;
-        return EAI_AGAIN;
-    }
     *(void **)(void *)&systems = dlsym(RTLD_NEXT, "getaddrinfo");
+    for (struct slow_name *slow = silent; slow <= late; slow++) {
+        if (name == NULL || strcmp(name, slow->name) != 0)
+            continue;
+        sem_post(&slow->was_asked);
+        while (sem_wait(&slow->may_answer) != 0)
+            ;
+        return slow->address != NULL ? systems(slow->address, service, hints, ret) : EAI_AGAIN;
+    }
     return systems(name, service, hints, ret);
+}
+
+static void setup(void)
+{
+    uv_clients.setup();
+    closed = false;
+    for (struct slow_name *slow = silent; slow <= late; slow++)
+        ck_assert_int_eq(sem_init(&slow->was_asked, 0, 0) | sem_init(&slow->may_answer, 0, 0), 0);
+}
+
+static void await_question(struct slow_name *slow)
+{
+    while (sem_trywait(&slow->was_asked) != 0)
+        uv_run(&loop, UV_RUN_NOWAIT);
+}
+
+static bool is_asked_again(struct slow_name *slow)
+{
+    return sem_trywait(&slow->was_asked) == 0;
 }
 
 START_TEST(close_does_not_wait_for_the_resolver)
 {
     char endpoint[64];
-    snprintf(endpoint, sizeof endpoint, "%s:1", silent_name);
-    ck_assert_int_eq(sem_init(&was_asked, 0, 0) | sem_init(&may_answer, 0, 0), 0);
+    snprintf(endpoint, sizeof endpoint, "%s:1", silent->name);
     struct store_client *c = client_open_at(endpoint, NULL, 0);
     struct outcome *stats = START(c, .op = DDP_STORE_OP_STATS, .timeout_ms = NEVER_MS);
-    while (sem_trywait(&was_asked) != 0)
-        uv_run(&loop, UV_RUN_NOWAIT);
+    await_question(silent);
     client_close(c);
     client_expect(DDP_E_CANCELED, stats);
     ck_assert(uv_loop_alive(&loop));
-    sem_post(&may_answer); /* the loop ends, and all memory is given back */
+    sem_post(&silent->may_answer); /* the loop ends, and all memory is given back */
+}
+END_TEST
+
+/* Attempts end when the test says so. */
+static struct store_client *open_two(const char *first, uint16_t first_port, const char *second)
+{
+    char endpoint[64];
+    snprintf(endpoint, sizeof endpoint, "%s:%u,%s:%u", first, first_port, second,
+             store_thread_port(server));
+    struct store_client *c = client_open_at(endpoint, NULL, 0);
+    c->uv->core.at_ms = UINT64_MAX;
+    return c;
+}
+
+static void end_attempt(struct store_client *c)
+{
+    c->uv->core.at_ms = 0;
+    ddpi_uv_soon(c->uv);
+}
+
+/* Until the core waits for the name of @endpoint. */
+static void turn_to(struct store_client *c, uint32_t endpoint)
+{
+    struct ddpi_client *core = &c->uv->core;
+    const unsigned before = core->attempts;
+    end_attempt(c);
+    UNTIL(core->attempts > before && core->endpoint == endpoint &&
+          core->sm.state == CLIENT_DIALING);
+    core->at_ms = UINT64_MAX;
+}
+
+START_TEST(a_slow_lookup_does_not_keep_from_other_endpoints)
+{
+    struct store_client *c = open_two(silent->name, 1, "127.0.0.1");
+    await_question(silent);
+    end_attempt(c);
+    EXPECT(DDP_OK, c, .op = DDP_STORE_OP_STATS);
+    ck_assert_ptr_nonnull(c->uv->lookups[0]); /* it hangs all the while */
+    ck_assert_str_eq(ddpi_store_uv_host(c->uv), "127.0.0.1");
+    sem_post(&silent->may_answer);
+    UNTIL(c->uv->lookups[0] == NULL); /* nobody needs it any more */
+    ck_assert_uint_eq(c->states[DDP_STORE_UV_CONNECTED], 1);
+    ck_assert(!is_asked_again(silent));
+    client_close(c);
+}
+END_TEST
+
+/* One that fails, and one that does not, while the core has turned to the other endpoint. */
+START_TEST(a_lookup_tells_of_its_own_endpoint)
+{
+    struct store_client *c = open_two(silent->name, 1, late->name);
+    const struct ddpi_client *core = &c->uv->core;
+    await_question(silent);
+    turn_to(c, 1);
+    await_question(late);
+    sem_post(&silent->may_answer);
+    UNTIL(c->uv->lookups[0]->ended);
+    ck_assert(core->endpoint == 1 && core->sm.state == CLIENT_DIALING);
+    turn_to(c, 1); /* the other's turn was short */
+    ck_assert_msg(strstr(core->why.msg, "cannot resolve") != NULL, "%s", core->why.msg);
+    turn_to(c, 0);
+    await_question(silent);
+    sem_post(&late->may_answer);
+    UNTIL(c->uv->lookups[1]->ended);
+    ck_assert(core->endpoint == 0 && core->sm.state == CLIENT_DIALING);
+    end_attempt(c);
+    EXPECT(DDP_OK, c, .op = DDP_STORE_OP_STATS);
+    ck_assert_str_eq(ddpi_store_uv_host(c->uv), late->name);
+    ck_assert(!is_asked_again(late) && !is_asked_again(silent));
+    client_close(c);
+    sem_post(&silent->may_answer);
 }
 END_TEST
 
@@ -349,8 +437,9 @@ Suite *test_suite(void)
     tcase_add_checked_fixture(tcase, setup, uv_clients.teardown);
     ADD_TESTS(tcase, the_table_is_sound, malformed_requests, cancel);
     tcase_add_loop_test(tcase, close_with_requests, 0, 12);
-    ADD_TESTS(tcase, close_within_a_callback, close_does_not_wait_for_the_resolver, many_at_once,
-              a_server_that_comes_later_and_goes, no_file_descriptor_left,
+    ADD_TESTS(tcase, close_within_a_callback, close_does_not_wait_for_the_resolver,
+              a_slow_lookup_does_not_keep_from_other_endpoints, a_lookup_tells_of_its_own_endpoint,
+              many_at_once, a_server_that_comes_later_and_goes, no_file_descriptor_left,
               a_token_is_proven_on_every_connection, a_standby_answers_keepers, an_end_is_reported,
               kept_sessions_live_on);
     suite_add_tcase(suite, tcase);

@@ -8,6 +8,8 @@
  * Possible failure modes are:
  *   - the name is unknown, no address accepts, the connection ends: the core learns that it is
  *     lost, and wants another one later;
+ *   - the resolver is slow: the core turns to other endpoints meanwhile, and what is found waits
+ *     until it comes back to this one;
  *   - an address is silent: the next one is tried;
  *   - the socket is still closing when the next one is wanted: that waits until it has closed.
  */
@@ -40,55 +42,85 @@ static void lose_connection(ddp_store_uv *store, int uv_err, const char *what)
 
 /* ---- looking up the name ---- */
 
+static void free_lookup(struct uv_lookup *lookup)
+{
+    uv_freeaddrinfo(lookup->infos);
+    ddpi_free(lookup);
+}
+
 static void on_resolved(uv_getaddrinfo_t *resolve, int uv_err, struct addrinfo *infos)
 {
     struct uv_lookup *lookup = resolve->data;
-    ddp_store_uv *store = lookup->store;
-    ddpi_free(lookup);
-    if (store == NULL) {
-        uv_freeaddrinfo(infos);
-        return;
-    }
-    store->lookup = NULL;
-    ddpi_sm_move(&store->link, UV_LINK_NONE);
-    store->infos = store->next = infos;
-    if (uv_err != 0 && store->core.sm.state == CLIENT_DIALING)
-        lose_connection(store, uv_err, "cannot resolve the name of the store");
-    store->settle(store);
+    lookup->ended = true;
+    lookup->uv_err = uv_err;
+    lookup->infos = infos;
+    if (lookup->store != NULL)
+        lookup->store->settle(lookup->store);
+    else
+        free_lookup(lookup);
 }
 
-static void look_up_name(ddp_store_uv *store)
+static int begin_lookup(ddp_store_uv *store, struct uv_lookup **ret)
 {
     static const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     const struct ddpi_endpoint *address = &store->target.addresses.at[store->core.endpoint];
     char service[8];
     snprintf(service, sizeof service, "%u", address->port);
-    uv_freeaddrinfo(store->infos);
-    store->infos = store->next = NULL;
-    store->tried[0] = '\0';
     struct uv_lookup *lookup = ddpi_calloc(1, sizeof *lookup);
-    int uv_err = UV_ENOMEM;
-    if (lookup != NULL) {
-        lookup->store = store;
-        lookup->request.data = lookup;
-        uv_err = uv_getaddrinfo(store->loop, &lookup->request, on_resolved, address->host, service,
-                                &hints);
-    }
-    if (uv_err == 0) {
-        store->lookup = lookup;
-        ddpi_sm_move(&store->link, UV_LINK_RESOLVING);
-    } else {
+    if (lookup == NULL)
+        return UV_ENOMEM;
+    lookup->store = store;
+    lookup->request.data = lookup;
+    int uv_err =
+        uv_getaddrinfo(store->loop, &lookup->request, on_resolved, address->host, service, &hints);
+    if (uv_err == 0)
+        *ret = lookup;
+    else
         ddpi_free(lookup);
+    return uv_err;
+}
+
+/* Take the addresses of the core's endpoint, if they are known by now. */
+static void look_up_name(ddp_store_uv *store)
+{
+    struct uv_lookup **of_endpoint = &store->lookups[store->core.endpoint];
+    struct uv_lookup *lookup = *of_endpoint;
+    int uv_err = 0;
+    if (lookup == NULL) {
+        uv_err = begin_lookup(store, of_endpoint);
+    } else if (lookup->ended) {
+        uv_err = lookup->uv_err;
+        uv_freeaddrinfo(store->infos);
+        store->infos = store->next = lookup->infos;
+        *of_endpoint = NULL;
+        ddpi_free(lookup);
+    }
+    if (uv_err != 0)
         lose_connection(store, uv_err, "cannot resolve the name of the store");
+}
+
+/* Once there is a connection, what they have found would only get old. */
+static void forget_ended_lookups(ddp_store_uv *store)
+{
+    for (uint32_t i = 0; i < store->target.addresses.count; i++) {
+        if (store->lookups[i] == NULL || !store->lookups[i]->ended)
+            continue;
+        free_lookup(store->lookups[i]);
+        store->lookups[i] = NULL;
     }
 }
 
-void ddpi_uv_leave_lookup(ddp_store_uv *store)
+void ddpi_uv_leave_lookups(ddp_store_uv *store)
 {
-    store->lookup->store = NULL;
-    (void)uv_cancel((uv_req_t *)&store->lookup->request); /* the callback comes in any case */
-    store->lookup = NULL;
-    ddpi_sm_move(&store->link, UV_LINK_NONE);
+    forget_ended_lookups(store);
+    for (uint32_t i = 0; i < store->target.addresses.count; i++) {
+        struct uv_lookup *lookup = store->lookups[i];
+        if (lookup == NULL)
+            continue;
+        lookup->store = NULL;
+        (void)uv_cancel((uv_req_t *)&lookup->request); /* the callback comes in any case */
+        store->lookups[i] = NULL;
+    }
 }
 
 /* ---- reading and closing ---- */
@@ -247,11 +279,11 @@ void ddpi_uv_send_output(ddp_store_uv *store, uint64_t now_ms)
 /* The core wants a connection and there is none: one step towards it. */
 static void dial_step(ddp_store_uv *store, uint64_t now_ms)
 {
+    if (store->next == NULL && store->tried[0] == '\0')
+        look_up_name(store);
     if (store->next != NULL) {
         connect_next(store, now_ms);
-    } else if (store->tried[0] == '\0') {
-        look_up_name(store);
-    } else {
+    } else if (store->tried[0] != '\0') {
         struct ddp_error err;
         char text[DDPI_HOST_MAX + 16];
         ddpi_endpoint_text(&store->target.addresses.at[store->core.endpoint], text, sizeof text);
@@ -269,6 +301,8 @@ void ddpi_uv_follow_state(ddp_store_uv *store, uint64_t now_ms)
         store->next = NULL;
         store->tried[0] = '\0';
     }
+    if (state == CLIENT_OPEN)
+        forget_ended_lookups(store);
     if (store->link.state == UV_LINK_UP && !ddpi_uv_is_connected(store))
         close_socket(store);
     else if (store->link.state == UV_LINK_CONNECTING &&

@@ -67,8 +67,7 @@ static void finish_handle(ddp_store_uv *store)
     store->finished = true;
     ddpi_client_close(&store->core, &err);
     ddpi_uv_unkeep_all(store);
-    if (store->link.state == UV_LINK_RESOLVING)
-        ddpi_uv_leave_lookup(store);
+    ddpi_uv_leave_lookups(store);
     uv_close((uv_handle_t *)&store->timer, on_uv_handle_closed);
     uv_close((uv_handle_t *)&store->soon, on_uv_handle_closed);
 }

@@ -12,21 +12,23 @@
 #include <ddprun/store_uv.h>
 #include <uv.h>
 
-#define UV_LINK_STATES(X)                                                            \
-    X(UV_LINK, NONE, DDPI_SM_TO(UV_LINK_RESOLVING) | DDPI_SM_TO(UV_LINK_CONNECTING), \
-      DDPI_SM_INITIAL | DDPI_SM_FINAL)                                               \
-    X(UV_LINK, RESOLVING, DDPI_SM_TO(UV_LINK_NONE), 0)                               \
-    X(UV_LINK, CONNECTING, DDPI_SM_TO(UV_LINK_UP) | DDPI_SM_TO(UV_LINK_CLOSING), 0)  \
-    X(UV_LINK, UP, DDPI_SM_TO(UV_LINK_CLOSING), 0)                                   \
+#define UV_LINK_STATES(X)                                                             \
+    X(UV_LINK, NONE, DDPI_SM_TO(UV_LINK_CONNECTING), DDPI_SM_INITIAL | DDPI_SM_FINAL) \
+    X(UV_LINK, CONNECTING, DDPI_SM_TO(UV_LINK_UP) | DDPI_SM_TO(UV_LINK_CLOSING), 0)   \
+    X(UV_LINK, UP, DDPI_SM_TO(UV_LINK_CLOSING), 0)                                    \
     X(UV_LINK, CLOSING, DDPI_SM_TO(UV_LINK_NONE), 0)
 
 DDPI_SM_DECLARE(ddpi_uv_link, UV_LINK_STATES);
 
-/* A lookup of the store's name. The system's resolver cannot be interrupted: if the handle is
- * closed meanwhile, the lookup goes on by itself, and its result is dropped. */
+/* A lookup of an endpoint's name. The system's resolver cannot be interrupted: while the core turns
+ * to other endpoints the lookup goes on, and its result waits until this endpoint's turn has come.
+ * If the handle is closed meanwhile, the result is dropped. */
 struct uv_lookup {
     uv_getaddrinfo_t request;
     ddp_store_uv *store; /* NULL: it is closed */
+    bool ended;          /* with the result: */
+    int uv_err;
+    struct addrinfo *infos;
 };
 
 struct ddp_store_uv {
@@ -38,9 +40,10 @@ struct ddp_store_uv {
     bool any_canceled;                /* some request is marked as canceled */
 
     struct ddpi_sm link;
-    struct addrinfo *infos;    /* of the last lookup */
-    struct addrinfo *next;     /* the address to try next */
-    uint64_t address_until_ms; /* when to give up the present address */
+    struct uv_lookup *lookups[DDPI_ENDPOINTS_MAX]; /* NULL: none; the loop has those under way */
+    struct addrinfo *infos;                        /* of the endpoint that was dialled last */
+    struct addrinfo *next;                         /* the address to try next */
+    uint64_t address_until_ms;                     /* when to give up the present address */
     char tried[DDP_ERROR_TEXT / 2];
     struct ddpi_buf writing; /* libuv is writing it */
 
@@ -52,7 +55,6 @@ struct ddp_store_uv {
     uint64_t later_ms;         /* when to call ... */
     void (*later)(void *data); /* ... this; NULL: never */
     void *later_data;
-    struct uv_lookup *lookup; /* RESOLVING; it belongs to the loop */
     uv_connect_t connect;
     uv_write_t write;
     unsigned handles; /* timer and soon, not closed yet */
@@ -121,7 +123,7 @@ void ddpi_uv_follow_state(ddp_store_uv *store, uint64_t now_ms);
 /* Write the core's output. */
 void ddpi_uv_send_output(ddp_store_uv *store, uint64_t now_ms);
 
-/* Give up the lookup that is under way. Once started, it ends only when the resolver does. */
-void ddpi_uv_leave_lookup(ddp_store_uv *store);
+/* Give up the lookups. One that has begun ends only when the resolver does. */
+void ddpi_uv_leave_lookups(ddp_store_uv *store);
 
 #endif
