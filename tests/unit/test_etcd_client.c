@@ -1,6 +1,6 @@
 /*
- * test_etcd_client.c - calls that wait for the login of a user, with a gateway of this test in
- * place of etcd's, which answers or closes the connection.
+ * test_etcd_client.c - calls that wait for the login of a user, or need another one, with a gateway
+ * of this test in place of etcd's, which answers or closes the connection.
  */
 #include "check_main.h"
 #include "etcd_client.h"
@@ -15,6 +15,7 @@ static uv_loop_t loop;
 static uv_tcp_t listener;
 static struct ddpi_etcd_client *client;
 static bool away, forgets; /* all that it does, and the token at the next call: it is away then */
+static const char *next_answers; /* to calls: 'f': it has forgotten the token, 'c': it closes */
 static unsigned logins;
 
 /* ---- the gateway ---- */
@@ -52,12 +53,13 @@ static void answer(struct visitor *visitor, int status, const char *body)
 static void judge(struct visitor *visitor)
 {
     bool login = strstr(visitor->text, " /v3/auth/authenticate ") != NULL;
+    char scripted = !login && *next_answers != '\0' ? *next_answers++ : '\0';
     logins += login;
-    if (!login && forgets) {
-        away = true;
+    if (scripted == 'f' || (!login && forgets)) {
+        away |= forgets;
         forgets = false;
         answer(visitor, 401, "{\"error\":\"etcdserver: invalid auth token\",\"code\":16}");
-    } else if (away) {
+    } else if (away || scripted == 'c') {
         uv_close((uv_handle_t *)&visitor->tcp, on_visitor_closed);
     } else {
         answer(visitor, 200, login ? "{\"token\":\"t\"}" : "{}");
@@ -156,6 +158,7 @@ static void gateway_setup(void)
     struct ddp_error err;
     char text[64];
     away = forgets = false;
+    next_answers = "";
     logins = 0;
     ck_assert_int_eq(uv_loop_init(&loop), 0);
     snprintf(text, sizeof text, "etcd://127.0.0.1:%u/p", listen_here());
@@ -199,12 +202,35 @@ START_TEST(a_login_that_nobody_answers)
 }
 END_TEST
 
+/* Etcd may start again more than once while a call waits; but a token that is refused at once will
+ * not do the next time either. */
+START_TEST(a_token_that_is_forgotten_again)
+{
+    static const struct {
+        const char *answers;
+        ddp_status status;
+        unsigned logins;
+    } rows[] = {{"fcf", DDP_OK, 3},
+                {"fccfcfcf", DDP_OK, 5},
+                {"ff", DDP_E_DENIED, 2},
+                {"fcff", DDP_E_DENIED, 3}};
+    struct ask ask;
+    next_answers = rows[_i].answers;
+    begin(&ask, 3600 * 1000);
+    await(&ask, rows[_i].status);
+    ck_assert_str_eq(next_answers, "");
+    ck_assert_uint_eq(logins, rows[_i].logins);
+    ddpi_etcd_call_finish(client, &ask.call);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("etcd_client");
     TCase *group = tcase_create("users");
     tcase_add_checked_fixture(group, gateway_setup, gateway_teardown);
     tcase_add_loop_test(group, a_login_that_nobody_answers, 0, 2);
+    tcase_add_loop_test(group, a_token_that_is_forgotten_again, 0, 4);
     suite_add_tcase(suite, group);
     return suite;
 }

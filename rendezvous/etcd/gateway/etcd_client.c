@@ -136,6 +136,7 @@ static void try_next(struct ddpi_etcd_call *call, const char *reason)
     unsigned count = call->client->address.count;
     bool late = ddpi_etcd_now_ms() >= call->until_ms;
     call->tries++;
+    call->authenticated = false; /* if it starts again, it forgets the new token, too */
     if (late || call->tries % count == 0)
         tell_away(call, reason);
     if (late) {

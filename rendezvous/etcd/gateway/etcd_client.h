@@ -55,7 +55,7 @@ struct ddpi_etcd_call {
     uint64_t tried_ns;
     unsigned member;
     unsigned tries;
-    bool authenticated; /* anew, for this call */
+    bool authenticated; /* anew, since a member failed last */
     uv_timer_t *pause;  /* until the next try */
 };
 
