@@ -3,12 +3,18 @@
  * and a server that goes and comes back is missed by none for longer than it takes.
  */
 #include "blocking_state.h"
+#include "clock.h"
 #include "store_fixture.h"
 
+#include <dlfcn.h>
+#include <netdb.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 enum { THREADS = 8, ROUNDS = 40, IDLE_MS = 20 };
 
@@ -279,6 +285,60 @@ START_TEST(an_idle_handle_notices_a_restart_before_it_asks)
 }
 END_TEST
 
+/* ---- a slow resolver ---- */
+
+enum { LOOKUP_S = 6 }; /* by a clock that is put forward: longer than an attempt to connect */
+
+static const char slow_name[] = "slow.invalid";
+static atomic_int ahead_s;
+static unsigned lookups;
+static ddp_store *waits_too; /* a handle with another thread, which looks at the time */
+
+__attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct timespec *ret)
+{
+    long done = syscall(SYS_clock_gettime, clock, ret);
+    ret->tv_sec += clock == CLOCK_MONOTONIC ? atomic_load(&ahead_s) : 0;
+    return (int)done;
+}
+
+__attribute__((visibility("default"))) int getaddrinfo(const char *name, const char *service,
+                                                       const struct addrinfo *hints,
+                                                       struct addrinfo **ret)
+{
+    int (*systems)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)(void *)&systems = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (name == NULL || strcmp(name, slow_name) != 0)
+        return systems(name, service, hints, ret);
+    lookups++;
+    atomic_fetch_add(&ahead_s, LOOKUP_S);
+    if (waits_too != NULL) {
+        pthread_mutex_lock(&waits_too->lock);
+        ddpi_client_tick(&waits_too->core, ddpi_monotonic_ms());
+        pthread_mutex_unlock(&waits_too->lock);
+    }
+    return systems("127.0.0.1", service, hints, ret);
+}
+
+START_TEST(a_slow_lookup_takes_no_time_from_the_attempt)
+{
+    const struct ddpi_server_options same = {.port = store_thread_port(server)};
+    char endpoint[64];
+    struct ddp_store_options options = {
+        .size = sizeof options, .endpoint = endpoint, .connect_timeout_ms = LONG_MS};
+    ddp_store *store = NULL;
+    snprintf(endpoint, sizeof endpoint, "%s:%u", slow_name, same.port);
+    secure(&options);
+    OK(ddp_store_connect(&options, &store, &why));
+    ck_assert_uint_eq(lookups, 1);
+    waits_too = store;
+    restart(&same);
+    atomic_fetch_add(&ahead_s, 1); /* the handle has been idle */
+    set_text(store, "k", "v");
+    ck_assert_uint_eq(lookups, 2);
+    ddp_store_close(store);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     const TTest *const tests[] = {
@@ -289,6 +349,7 @@ Suite *test_suite(void)
         a_server_that_comes_and_goes,
         the_end_of_a_handle_is_told_to_all,
         an_idle_handle_notices_a_restart_before_it_asks,
+        a_slow_lookup_takes_no_time_from_the_attempt,
 
     };
     return store_suite("store_threads", tests, sizeof tests / sizeof *tests);

@@ -5,7 +5,7 @@
  * Of the threads that wait, one leads: it dials, polls and reads for all, and releases the lock
  * while it polls. The others sleep, each on its own condition variable, until their reply is there.
  * A leader that has its own reply leaves and wakes the next one. Only the leader opens and closes
- * the socket and moves the core's state, except while it resolves a name, when there is no socket.
+ * the socket and moves the core's state; while it resolves a name, the others watch the time.
  * Other threads write their requests into the output and send it themselves. They poke the leader,
  * by an eventfd, if the socket takes no more or if their deadline comes before the leader would
  * look again.
@@ -138,17 +138,20 @@ static void take_dial_result(ddp_store *store, ddp_status status, const struct d
         greet_server(store, now_ms);
 }
 
-/* A resolver may take long: meanwhile each other thread watches its own deadline. */
+/* A resolver may take long: meanwhile each other thread watches its own deadline, and the core
+ * stays in DIALING. */
 static ddp_status resolve_unlocked(ddp_store *store, struct addrinfo **ret, struct ddp_error *err)
 {
     const struct ddpi_endpoint *address = &store->target.addresses.at[store->core.endpoint];
     store->led = store->resolving = true;
+    ddpi_client_resolving(&store->core);
     ddpi_list_for_each (node, &store->waiters)
         pthread_cond_signal(&ddpi_container_of(node, struct waiter, of_store)->cond);
     pthread_mutex_unlock(&store->lock);
     ddp_status status = ddpi_link_resolve(address->host, address->port, ret, err);
     pthread_mutex_lock(&store->lock);
     store->led = store->resolving = false;
+    ddpi_client_resolved(&store->core, ddpi_monotonic_ms());
     return status;
 }
 
@@ -156,15 +159,8 @@ static void start_dial(ddp_store *store)
 {
     struct ddp_error err;
     struct addrinfo *infos;
-    uint32_t asked = store->core.endpoint;
     ddp_status status = resolve_unlocked(store, &infos, &err);
     uint64_t now_ms = ddpi_monotonic_ms();
-    if (store->core.sm.state != CLIENT_DIALING || store->core.endpoint != asked) {
-        /* the attempt was given up meanwhile */
-        if (status == DDP_OK)
-            freeaddrinfo(infos);
-        return;
-    }
     if (status == DDP_OK)
         status = ddpi_link_dial(&store->link, infos, now_ms, store->core.at_ms, &err);
     take_dial_result(store, status, &err, now_ms);

@@ -69,6 +69,16 @@ void ddpi_client_start(struct ddpi_client *client, uint64_t now_ms)
     start_dialing(client, now_ms);
 }
 
+void ddpi_client_resolving(struct ddpi_client *client)
+{
+    client->at_ms = UINT64_MAX;
+}
+
+void ddpi_client_resolved(struct ddpi_client *client, uint64_t now_ms)
+{
+    client->at_ms = ddpi_deadline(now_ms, attempt_ms(client));
+}
+
 /* ---- answers ---- */
 
 /* With @reply, or else because of @err. The request leaves the core before its owner is told, which

@@ -113,6 +113,10 @@ void ddpi_client_fill(struct ddpi_client *client, uint64_t now_ms);
 /* Answer @request with DDP_E_CANCELED now, and tell the server to forget it. */
 void ddpi_client_cancel(struct ddpi_client *client, struct ddpi_client_request *request);
 
+/* In DIALING: the edge looks up the endpoint's name, and can do nothing else until it has. The time
+ * for this attempt begins after that: a slow resolver says nothing about the server. */
+void ddpi_client_resolving(struct ddpi_client *client);
+void ddpi_client_resolved(struct ddpi_client *client, uint64_t now_ms);
 /* In DIALING: the edge has connected. */
 void ddpi_client_connected(struct ddpi_client *client, const struct ddpi_greet_terms *terms,
                            uint64_t now_ms);
