@@ -403,6 +403,53 @@ START_TEST(joined_ranks_contribute_zeros)
 }
 END_TEST
 
+/* Of each epoch a rank has some of these, and joins while they are under way. */
+enum { EPOCH_TENSORS = 4, EPOCHS = 40 };
+
+static void join_behind_tensors(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    ddp_tensors *tensors =
+        create(comm, (struct ddp_tensors_options){.cycle_ms = 5, /* ranks meet in one, mostly */
+                                                  .no_cache = world->stage == 1,
+                                                  .cache_capacity = world->stage == 2 ? 3 : 0});
+    static const char *const names[EPOCH_TENSORS] = {"a", "b", "c", "d"};
+    unsigned seed = 1; /* the same on all ranks */
+    uint32_t last;
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        float values[EPOCH_TENSORS], expected[EPOCH_TENSORS] = {0};
+        ddp_tensor *handles[EPOCH_TENSORS] = {NULL};
+        for (uint32_t i = 0; i < EPOCH_TENSORS * world->nranks; i++) {
+            uint32_t other = i % world->nranks, tensor = i / world->nranks;
+            bool has = rand_r(&seed) % 2 == 0;
+            expected[tensor] += has ? (float)(1 << other) : 0;
+            if (other == 0)
+                values[tensor] = (float)(1 << rank);
+            if (has && other == rank)
+                handles[tensor] = enqueue(tensors, sum_of(names[tensor], &values[tensor], 1));
+        }
+        CHECK_OK(ddp_tensors_join(tensors, &last, err));
+        for (uint32_t tensor = 0; tensor < EPOCH_TENSORS; tensor++) {
+            int done = 0;
+            if (handles[tensor] == NULL)
+                continue;
+            CHECK_OK(ddp_tensors_test(handles[tensor], &done, err));
+            CHECK(done && values[tensor] == expected[tensor]);
+            ddp_tensors_release(handles[tensor]);
+        }
+    }
+    ddp_tensors_destroy(tensors);
+}
+
+START_TEST(a_join_comes_after_what_is_under_way)
+{
+    struct world world = {
+        .nranks = 2 + (uint32_t)_i % 2, .stage = (uint32_t)_i / 2, .name = "epochs"};
+    world_open(&world);
+    world_run(&world, join_behind_tensors);
+    world_close(&world);
+}
+END_TEST
+
 /* ---- process sets ---- */
 
 static void use_sets(struct world *world, uint32_t rank, ddp_comm *comm)
@@ -697,6 +744,7 @@ Suite *test_suite(void)
     ADD_TESTS(tests, averages_are_sums_that_are_scaled, a_group_is_one_operation_or_none,
               a_difference_fails_its_tensor_only, what_makes_no_sense_is_refused);
     tcase_add_loop_test(tests, joined_ranks_contribute_zeros, 0, 2);
+    tcase_add_loop_test(tests, a_join_comes_after_what_is_under_way, 0, 6);
     ADD_TESTS(
         tests, process_sets_are_independent, a_stall_is_reported_with_the_ranks_that_are_missing,
         a_stall_ends_the_object_if_it_should,

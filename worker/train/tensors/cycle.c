@@ -50,8 +50,23 @@ static bool has_bit(const uint64_t *bits, uint32_t number)
     return (bits[number / 64] >> number % 64 & 1) != 0;
 }
 
-/* A bit, if the tensor is remembered; what waits for long is forgotten, so that lists show which
- * ranks do not want it. Else its request. Returns false if the list has no room in this cycle. */
+/* Have what is remembered at @slot negotiated, from the next cycle on. So not all is told in this
+ * one. */
+static void object_to(struct ddp_tensors *tensors, uint32_t slot)
+{
+    clear_bit(bits_valid(tensors), slot);
+    tensors->vector[0] &= ~(uint64_t)HAS_TOLD_ALL;
+}
+
+/* Lists show which ranks do not want what waits for long; and they alone show that this rank still
+ * wants something when it joins. */
+static bool needs_list(const struct ddp_tensors *tensors, uint64_t waited_ms)
+{
+    return tensors->joining || waited_ms >= tensors->options.stall_warning_ms;
+}
+
+/* A bit, if the tensor is remembered, else its request. Returns false if the list has no room in
+ * this cycle. */
 static bool announce(struct ddp_tensors *tensors, struct ddp_tensor *tensor)
 {
     uint32_t slot;
@@ -61,14 +76,37 @@ static bool announce(struct ddp_tensors *tensors, struct ddp_tensor *tensor)
     if (answer == DDPI_CACHE_HIT)
         set_bit(bits_wanted(tensors), slot);
     if (answer == DDPI_CACHE_DIFFERS ||
-        (answer == DDPI_CACHE_HIT && waited_ms >= tensors->options.stall_warning_ms))
-        clear_bit(bits_valid(tensors), slot);
+        (answer == DDPI_CACHE_HIT && needs_list(tensors, waited_ms)))
+        object_to(tensors, slot);
     if (answer != DDPI_CACHE_MISS)
         return true;
     struct ddpi_tensor_request request = tensor->request;
     request.waited_ms = waited_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)waited_ms;
     tensor->announced = ddpi_tensor_request_put(&tensors->list, &request);
     return tensor->announced;
+}
+
+/* Announce what this rank wants. When all ranks have joined none gives zeros any more, so a join
+ * waits until all else that its rank wants is in a list. Returns false if the list has no room in
+ * this cycle. */
+static bool announce_all(struct ddp_tensors *tensors)
+{
+    struct ddp_tensor *join = NULL;
+    bool room = true, listed = true;
+    ddpi_list_for_each (link, &tensors->pending) {
+        struct ddp_tensor *tensor = ddpi_container_of(link, struct ddp_tensor, link);
+        if (tensor->announced)
+            continue;
+        if (tensor->request.kind == DDPI_TENSOR_JOIN) {
+            join = tensor;
+            continue;
+        }
+        room = announce(tensors, tensor) && room;
+        listed = listed && tensor->announced;
+    }
+    if (join != NULL && listed)
+        room = announce(tensors, join);
+    return room;
 }
 
 /* Tell all ranks to stop, and why: a tensor that has waited for too long, or nothing. */
@@ -88,31 +126,28 @@ static void announce_stop(struct ddp_tensors *tensors)
 
 static ddp_status collect(struct ddp_tensors *tensors, struct ddp_error *err)
 {
-    bool complete = true;
     size_t words = ddpi_response_cache_words(&tensors->cache);
     memset(bits_wanted(tensors), 0, words * sizeof(uint64_t));
     memset(bits_valid(tensors), 0xff, words * sizeof(uint64_t));
     ddpi_buf_truncate(&tensors->list, 0);
     pthread_mutex_lock(&tensors->lock);
     tensors->woken = false;
-    tensors->vector[0] = ddpi_list_empty(&tensors->pending) ? WANTS_NOTHING : 0;
-    ddpi_list_for_each (link, &tensors->pending) {
-        struct ddp_tensor *tensor = ddpi_container_of(link, struct ddp_tensor, link);
-        if (!tensor->announced)
-            complete = announce(tensors, tensor) && complete;
-    }
+    tensors->vector[0] = HAS_TOLD_ALL;
+    if (ddpi_list_empty(&tensors->pending))
+        tensors->vector[0] |= WANTS_NOTHING;
+    bool room = announce_all(tensors);
     bool stops = tensors->closing || tensors->stalled != NULL;
     if (stops && !tensors->stop_sent)
         announce_stop(tensors);
-    complete = complete && (!stops || tensors->stop_sent);
-    if (complete)
-        tensors->vector[0] |= HAS_TOLD_ALL;
+    room = room && (!stops || tensors->stop_sent);
+    if (!room)
+        tensors->vector[0] &= ~(uint64_t)HAS_TOLD_ALL;
     pthread_mutex_unlock(&tensors->lock);
     if (ddpi_buf_len(&tensors->list) > 0)
         return DDP_OK;
     tensors->vector[0] |= HAS_NO_LIST;
-    return complete ? DDP_OK /* else not even one fits */
-                    : ddpi_error_nomem(err, sizeof(struct ddpi_tensor_request));
+    return room ? DDP_OK /* else not even one fits */
+                : ddpi_error_nomem(err, sizeof(struct ddpi_tensor_request));
 }
 
 /* Ranks that are not in the set of what is remembered, or have joined, let the others decide; but
@@ -131,7 +166,7 @@ static void stand_aside(struct ddp_tensors *tensors)
         else if (ddpi_negotiation_takes_part(negotiation, tensors->rank, request))
             set_bit(bits_wanted(tensors), i);
         else
-            clear_bit(bits_valid(tensors), i);
+            object_to(tensors, i);
     }
 }
 
