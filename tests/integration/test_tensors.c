@@ -85,6 +85,19 @@ static void works(ddp_tensors *tensors, uint32_t nranks)
     CHECK(one == (float)nranks);
 }
 
+/* All ranks have enqueued what they will, so a tensor that they decide on needs a few cycles. */
+static void is_soon_done(ddp_tensors *tensors, ddp_tensor *handle)
+{
+    enum { FEW = 100 };
+    uint64_t first = stats_of(tensors).cycles;
+    for (int done = 0; !done;) {
+        struct ddp_error err;
+        uint64_t cycles = stats_of(tensors).cycles; /* before the look whether it is done */
+        ddp_status status = ddp_tensors_wait(handle, 1, &done, &err);
+        CHECK(done || (status == DDP_E_TIMEOUT && cycles < first + FEW));
+    }
+}
+
 /* ---- any order ---- */
 
 static ddp_kind kind_of(uint32_t tensor)
@@ -306,6 +319,43 @@ START_TEST(a_difference_fails_its_tensor_only)
     struct world world = {.nranks = 3, .name = "differ"};
     world_open(&world);
     world_run(&world, differ);
+    world_close(&world);
+}
+END_TEST
+
+/* Groups of one size that begin with the same tensor: what is remembered differs in one member. */
+static void change_group(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static const char *const members[] = {"abc", "abc", "abd", "abd", "abc"};
+    static const uint64_t remembered[] = {0, 3, 3, 6, 6};
+    ddp_tensors *tensors = create(comm, (struct ddp_tensors_options){0});
+    for (size_t step = 0; step < sizeof members / sizeof *members; step++) {
+        struct ddp_tensor_op ops[3];
+        ddp_tensor *handles[3];
+        char names[3][2] = {0};
+        float values[3];
+        for (int i = 0; i < 3; i++) {
+            names[i][0] = members[step][i];
+            values[i] = (float)rank + (float)members[step][i];
+            ops[i] = sum_of(names[i], &values[i], 1);
+        }
+        CHECK_OK(ddp_tensors_enqueue_group(tensors, ops, 3, handles, err));
+        CHECK_OK(ddp_barrier(comm, NULL, err));
+        for (int i = 0; i < 3; i++) {
+            is_soon_done(tensors, handles[i]);
+            finish(handles[i]);
+            CHECK(values[i] == (float)world->nranks * ((float)members[step][i] + 1));
+        }
+        CHECK(stats_of(tensors).remembered == remembered[step]);
+    }
+    ddp_tensors_destroy(tensors);
+}
+
+START_TEST(a_group_may_have_other_members_than_before)
+{
+    struct world world = {.nranks = 3, .name = "members"};
+    world_open(&world);
+    world_run(&world, change_group);
     world_close(&world);
 }
 END_TEST
@@ -742,7 +792,8 @@ Suite *test_suite(void)
     TCase *tests = tcase_create("tensors");
     tcase_add_loop_test(tests, tensors_of_any_order_are_carried_out, 0, 12);
     ADD_TESTS(tests, averages_are_sums_that_are_scaled, a_group_is_one_operation_or_none,
-              a_difference_fails_its_tensor_only, what_makes_no_sense_is_refused);
+              a_group_may_have_other_members_than_before, a_difference_fails_its_tensor_only,
+              what_makes_no_sense_is_refused);
     tcase_add_loop_test(tests, joined_ranks_contribute_zeros, 0, 2);
     tcase_add_loop_test(tests, a_join_comes_after_what_is_under_way, 0, 6);
     ADD_TESTS(

@@ -80,6 +80,8 @@ static bool announce(struct ddp_tensors *tensors, struct ddp_tensor *tensor)
         object_to(tensors, slot);
     if (answer != DDPI_CACHE_MISS)
         return true;
+    if (ddpi_response_cache_find_group(&tensors->cache, &tensor->request, &slot))
+        object_to(tensors, slot); /* its other members would be bits, of which one is missing */
     struct ddpi_tensor_request request = tensor->request;
     request.waited_ms = waited_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)waited_ms;
     tensor->announced = ddpi_tensor_request_put(&tensors->list, &request);

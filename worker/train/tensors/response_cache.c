@@ -43,6 +43,17 @@ enum ddpi_cache_answer ddpi_response_cache_find(const struct ddpi_response_cache
                                                                          : DDPI_CACHE_DIFFERS;
 }
 
+bool ddpi_response_cache_find_group(const struct ddpi_response_cache *cache,
+                                    const struct ddpi_tensor_request *request, uint32_t *ret_slot)
+{
+    const struct ddpi_cached_response *slot =
+        request->group_size > 0 ? ddpi_name_table_find(&cache->names, request->set, request->group)
+                                : NULL;
+    if (slot != NULL)
+        *ret_slot = (uint32_t)(slot - cache->slots);
+    return slot != NULL;
+}
+
 static void evict_one(struct ddpi_response_cache *cache, struct ddpi_cached_response *slot)
 {
     ddpi_name_table_remove(&cache->names, slot->request.set, slot->request.name);

@@ -37,6 +37,11 @@ enum ddpi_cache_answer ddpi_response_cache_find(const struct ddpi_response_cache
                                                 const struct ddpi_tensor_request *request,
                                                 uint32_t *ret_slot);
 
+/* Whether the first tensor of the group of @request is remembered; then *@ret_slot is its number.
+ * If @request is not, its group has other members than the one that is remembered. */
+bool ddpi_response_cache_find_group(const struct ddpi_response_cache *cache,
+                                    const struct ddpi_tensor_request *request, uint32_t *ret_slot);
+
 /* Remember that all ranks want @request, which is not in the cache, in place of what has not been
  * used for longest. Of a group all or none is remembered: @group_size of its tensors come in a row.
  * DDP_E_NOMEM: the cache can only be finished. */
