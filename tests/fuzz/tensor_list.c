@@ -73,12 +73,11 @@ static void negotiate(struct ddpi_negotiation *negotiation, const uint8_t *data,
         read_requests(list, len);
         ddp_status status = ddpi_negotiation_take(negotiation, rank, list, len, now_ms, &err);
         free(list);
-        if (status == DDP_OK)
-            status = ddpi_negotiation_settle(negotiation, &err);
         if (status != DDP_OK) {
             fuzz_check_error(&err, DDP_E_PROTOCOL);
             return;
         }
+        ddpi_negotiation_settle(negotiation);
         wanted += len;
         ready += take_ready(negotiation);
         HOLDS(ready <= wanted);

@@ -360,6 +360,45 @@ START_TEST(a_group_may_have_other_members_than_before)
 }
 END_TEST
 
+/* Rank 0 has two tensors in a group, rank 1 has them singly. */
+static void group_on_one_rank(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    ddp_tensors *tensors = create(comm, (struct ddp_tensors_options){0});
+    for (uint32_t first = 0; first < 2; first++) { /* the rank that comes first */
+        float a = 1, b = 1;
+        struct ddp_tensor_op ops[] = {sum_of("a", &a, 1), sum_of("b", &b, 1)};
+        ddp_tensor *handles[2];
+        for (uint32_t turn = 0; turn < 2; turn++) {
+            if (rank == 0 && turn == first)
+                CHECK_OK(ddp_tensors_enqueue_group(tensors, ops, 2, handles, err));
+            if (rank == 1 && turn != first)
+                handles[1] = enqueue(tensors, ops[1]);
+            CHECK_OK(ddp_barrier(comm, NULL, err));
+        }
+        is_soon_done(tensors, handles[1]);
+        finish_with(handles[1], DDP_E_MISMATCH, "tensor \"b\": the size of its group is ");
+        if (rank == 1)
+            handles[0] = enqueue(tensors, ops[0]);
+        CHECK_OK(ddp_barrier(comm, NULL, err));
+        is_soon_done(tensors, handles[0]);
+        finish_with(handles[0], DDP_E_MISMATCH, "tensor \"b\": the size of its group is ");
+        CHECK_OK(ddp_tensors_enqueue_group(tensors, ops, 2, handles, err));
+        finish(handles[0]);
+        finish(handles[1]);
+        CHECK(a == (float)world->nranks && b == a);
+    }
+    ddp_tensors_destroy(tensors);
+}
+
+START_TEST(a_group_on_one_rank_only_fails_with_each_of_its_tensors)
+{
+    struct world world = {.nranks = 2, .name = "one rank"};
+    world_open(&world);
+    world_run(&world, group_on_one_rank);
+    world_close(&world);
+}
+END_TEST
+
 static void refuse(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     float values[4] = {0};
@@ -792,8 +831,9 @@ Suite *test_suite(void)
     TCase *tests = tcase_create("tensors");
     tcase_add_loop_test(tests, tensors_of_any_order_are_carried_out, 0, 12);
     ADD_TESTS(tests, averages_are_sums_that_are_scaled, a_group_is_one_operation_or_none,
-              a_group_may_have_other_members_than_before, a_difference_fails_its_tensor_only,
-              what_makes_no_sense_is_refused);
+              a_group_may_have_other_members_than_before,
+              a_group_on_one_rank_only_fails_with_each_of_its_tensors);
+    ADD_TESTS(tests, a_difference_fails_its_tensor_only, what_makes_no_sense_is_refused);
     tcase_add_loop_test(tests, joined_ranks_contribute_zeros, 0, 2);
     tcase_add_loop_test(tests, a_join_comes_after_what_is_under_way, 0, 6);
     ADD_TESTS(

@@ -43,7 +43,7 @@ static void give(struct ddpi_negotiation *negotiation, uint32_t rank,
 
 static struct ddpi_wanted_tensor *next_of(struct ddpi_negotiation *negotiation)
 {
-    ck_assert_int_eq(ddpi_negotiation_settle(negotiation, NULL), DDP_OK);
+    ddpi_negotiation_settle(negotiation);
     return ddpi_negotiation_next(negotiation);
 }
 
@@ -106,7 +106,7 @@ START_TEST(any_bytes_are_read_or_refused)
             if (ddpi_negotiation_take(&negotiation, rank, ddpi_buf_head(&list), ddpi_buf_len(&list),
                                       0, &err) != DDP_OK)
                 ck_assert_int_eq(err.status, DDP_E_PROTOCOL);
-        ck_assert_int_eq(ddpi_negotiation_settle(&negotiation, &err), DDP_OK);
+        ddpi_negotiation_settle(&negotiation);
         ddpi_buf_finish(&list);
         ddpi_negotiation_finish(&negotiation);
     }
@@ -305,6 +305,88 @@ START_TEST(a_group_is_ready_and_fails_as_a_whole)
 }
 END_TEST
 
+/* Ranks have tensors in other groups than others. */
+static const struct group_row {
+    const char *told;  /* "0b2": rank 0 wants b in the group "a" of 2, or 0b0 singly; ".": settle */
+    const char *ready; /* what has failed until each "." and at the end */
+    const char *reason; /* of all */
+} group_rows[] = {
+    {"1b0 0a2 0b2 . 1a0", "b.a", "\"b\": the size of its group is 0 on rank 1, but 2 on rank 0"},
+    {"0a2 0b2 . 1b0 . 1a0", ".b.a", "\"b\": the size of its group is 2 on rank 0, but 0 on rank 1"},
+    {"0a2 0b2 1a0 1b0", "ab", "\"a\": the size of its group is 2 on rank 0, but 0 on rank 1"},
+    /* Tensors of which a rank tells later fail, too. */
+    {"0b2 1b0 . 1a0 . 0a2", "b..a", "the size of its group is "},
+    {"0b2 1b0 . 0a2 . 1a0", "b..a", "\"b\": the size of its group is 2 on rank 0, but 0 on rank 1"},
+    /* To c rank 0 comes later. */
+    {"0a2 0b2 1a3 1b3 1c3 . 0c0", "ab.c",
+     "\"a\": the size of its group is 2 on rank 0, but 3 on rank 1"},
+    {"1c3 1b3 . 1a3 0a2 . 0b2 . 0c0", ".a.b.c",
+     "\"a\": the size of its group is 3 on rank 1, but 2 on rank 0"},
+};
+
+/* What is ready has failed with @reason: append its names to @names, behind which are zeros. */
+static void take_failed(struct ddpi_negotiation *negotiation, const char *reason, char *names)
+{
+    for (struct ddpi_wanted_tensor *wanted; (wanted = next_of(negotiation)) != NULL;) {
+        ck_assert(wanted->response.failed);
+        ck_assert_ptr_nonnull(strstr(wanted->response.reason.msg, reason));
+        names[strlen(names)] = wanted->response.request.name[0];
+        ddpi_free(wanted);
+    }
+}
+
+START_TEST(a_tensor_that_is_in_a_group_on_some_ranks_fails_with_it)
+{
+    const struct group_row *row = &group_rows[_i];
+    struct ddpi_negotiation negotiation;
+    char ready[16] = "";
+    ck_assert_int_eq(ddpi_negotiation_init(&negotiation, 2, NULL), DDP_OK);
+    for (const char *at = row->told; *at != '\0'; at += strcspn(at, " "), at += *at == ' ')
+        if (*at == '.') {
+            take_failed(&negotiation, row->reason, ready);
+            ready[strlen(ready)] = '.';
+        } else {
+            struct ddpi_tensor_request request = request_of((char[]){at[1], '\0'}, 4);
+            request.group_size = (uint32_t)(at[2] - '0');
+            request.group[0] = request.group_size > 0 ? 'a' : '\0';
+            give(&negotiation, (uint32_t)(at[0] - '0'), &request);
+        }
+    take_failed(&negotiation, row->reason, ready);
+    ck_assert_str_eq(ready, row->ready);
+    ck_assert_uint_eq(negotiation.names.count, 0);
+    ck_assert_uint_eq(negotiation.groups.count, 0); /* the next step has nothing to do with it */
+    ddpi_negotiation_finish(&negotiation);
+}
+END_TEST
+
+/* What a rank that has joined gives nothing to fails with its group, on both sides of it. */
+START_TEST(a_group_with_what_a_joined_rank_does_not_give_fails)
+{
+    struct ddpi_negotiation negotiation;
+    struct ddpi_tensor_request join = request_of("join", 0), requests[3];
+    const char *reason = "rank 1 has joined, and takes no part in all_gather";
+    char ready[16] = "";
+    join.kind = DDPI_TENSOR_JOIN;
+    join.set = DDPI_SET_INTERNAL;
+    ck_assert_int_eq(ddpi_negotiation_init(&negotiation, 2, NULL), DDP_OK);
+    give(&negotiation, 1, &join);
+    for (int i = 0; i < 3; i++) {
+        requests[i] = request_of((char[]){(char)('a' + i), '\0'}, 4);
+        requests[i].group_size = 3;
+        requests[i].group[0] = 'a';
+    }
+    requests[1].kind = DDPI_TENSOR_ALL_GATHER;
+    for (int i = 0; i < 3; i++) {
+        give(&negotiation, 0, &requests[i]);
+        take_failed(&negotiation, reason, ready);
+        ready[strlen(ready)] = '.';
+    }
+    ck_assert_str_eq(ready, ".ab.c.");
+    ck_assert_uint_eq(negotiation.groups.count, 0);
+    ddpi_negotiation_finish(&negotiation);
+}
+END_TEST
+
 /* ---- many ranks, any order ---- */
 
 struct rank {
@@ -356,6 +438,102 @@ START_TEST(tensors_in_any_order_are_ready_when_all_ranks_want_them)
             ck_assert_uint_eq(done[tensor], come[tensor] == nranks);
     }
     ck_assert_uint_eq(negotiation.names.count, 0);
+    ddpi_negotiation_finish(&negotiation);
+}
+END_TEST
+
+/* Each rank has each tensor alone or in the group of a tensor before it; mostly in the same. */
+enum { GROUP_RANKS = 3, GROUP_TENSORS = 7, GROUP_STEPS = 40 };
+
+struct grouping {
+    uint32_t first[GROUP_RANKS][GROUP_TENSORS]; /* of its group */
+    uint64_t count[GROUP_RANKS][GROUP_TENSORS];
+};
+
+static void choose_grouping(struct grouping *grouping)
+{
+    for (uint32_t t = 0; t < GROUP_TENSORS; t++) {
+        uint32_t before = (uint32_t)random() % (t + 1);
+        for (uint32_t rank = 0; rank < GROUP_RANKS; rank++) {
+            bool alone = random() % 20 == 0;
+            grouping->first[rank][t] = alone ? t : grouping->first[rank][before];
+            if (before == t)
+                grouping->first[rank][t] = t;
+            grouping->count[rank][t] = 4 + (random() % 50 == 0);
+        }
+    }
+}
+
+static struct ddpi_tensor_request grouped(const struct grouping *grouping, uint32_t rank,
+                                          uint32_t tensor)
+{
+    struct ddpi_tensor_request request =
+        request_of((char[]){(char)('a' + tensor), '\0'}, grouping->count[rank][tensor]);
+    uint32_t first = grouping->first[rank][tensor];
+    for (uint32_t t = 0; t < GROUP_TENSORS; t++)
+        request.group_size += grouping->first[rank][t] == first;
+    if (request.group_size == 1)
+        request.group_size = 0;
+    else
+        request.group[0] = (char)('a' + first);
+    return request;
+}
+
+/* The model: a tensor fails if it differs between ranks, or one with which it is in a group on some
+ * rank fails. */
+static void model_failures(const struct grouping *grouping, bool fails[GROUP_TENSORS])
+{
+    char a[DDPI_TENSOR_VALUE], b[DDPI_TENSOR_VALUE];
+    for (uint32_t t = 0; t < GROUP_TENSORS; t++)
+        for (uint32_t rank = 1; rank < GROUP_RANKS; rank++) {
+            struct ddpi_tensor_request one = grouped(grouping, 0, t);
+            struct ddpi_tensor_request other = grouped(grouping, rank, t);
+            fails[t] = fails[t] || ddpi_tensor_difference(&one, &other, a, b) != NULL;
+        }
+    for (bool more = true; more;) {
+        more = false;
+        for (uint32_t rank = 0; rank < GROUP_RANKS; rank++)
+            for (uint32_t t = 0; t < GROUP_TENSORS; t++)
+                for (uint32_t u = 0; u < GROUP_TENSORS; u++)
+                    if (grouping->first[rank][t] == grouping->first[rank][u] && fails[t] &&
+                        !fails[u])
+                        more = fails[u] = true;
+    }
+}
+
+START_TEST(groups_that_differ_fail_together_in_any_order)
+{
+    struct ddpi_negotiation negotiation;
+    struct rank ranks[GROUP_RANKS];
+    srandom((unsigned)_i + 1);
+    ck_assert_int_eq(ddpi_negotiation_init(&negotiation, GROUP_RANKS, NULL), DDP_OK);
+    for (int step = 0; step < GROUP_STEPS; step++) {
+        struct grouping grouping;
+        bool fails[GROUP_TENSORS] = {false};
+        uint32_t left = GROUP_TENSORS;
+        choose_grouping(&grouping);
+        model_failures(&grouping, fails);
+        for (uint32_t rank = 0; rank < GROUP_RANKS; rank++) {
+            shuffle(ranks[rank].order, GROUP_TENSORS);
+            ranks[rank].next = 0;
+        }
+        for (int cycle = 0; cycle < 1000 && left > 0; cycle++) {
+            for (uint32_t rank = 0; rank < GROUP_RANKS; rank++)
+                for (long n = random() % 4; n > 0 && ranks[rank].next < GROUP_TENSORS; n--) {
+                    struct ddpi_tensor_request request =
+                        grouped(&grouping, rank, ranks[rank].order[ranks[rank].next++]);
+                    give(&negotiation, rank, &request);
+                }
+            for (struct ddpi_wanted_tensor *wanted; (wanted = next_of(&negotiation)) != NULL;) {
+                ck_assert_int_eq(wanted->response.failed,
+                                 fails[wanted->response.request.name[0] - 'a']);
+                left--;
+                ddpi_free(wanted);
+            }
+        }
+        ck_assert_uint_eq(left, 0);
+        ck_assert_uint_eq(negotiation.names.count + negotiation.groups.count, 0);
+    }
     ddpi_negotiation_finish(&negotiation);
 }
 END_TEST
@@ -561,8 +739,7 @@ static ddp_status negotiate_once(struct ddp_error *err)
         if (status == DDP_OK)
             status = ddpi_negotiation_take(&negotiation, 0, ddpi_buf_head(&list),
                                            ddpi_buf_len(&list), 0, err);
-        if (status == DDP_OK)
-            status = ddpi_negotiation_settle(&negotiation, err);
+        ddpi_negotiation_settle(&negotiation);
         if (status == DDP_OK)
             status = ddpi_response_cache_put(&cache, &request, err);
         ddpi_buf_finish(&list);
@@ -601,6 +778,10 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, joined_ranks_take_no_part_in_what_they_cannot_give, 0,
                         ROWS(joined_rows));
     tcase_add_test(tcase, a_group_is_ready_and_fails_as_a_whole);
+    tcase_add_loop_test(tcase, a_tensor_that_is_in_a_group_on_some_ranks_fails_with_it, 0,
+                        ROWS(group_rows));
+    tcase_add_test(tcase, a_group_with_what_a_joined_rank_does_not_give_fails);
+    tcase_add_loop_test(tcase, groups_that_differ_fail_together_in_any_order, 0, 50);
     tcase_add_loop_test(tcase, tensors_in_any_order_are_ready_when_all_ranks_want_them, 0, 50);
     tcase_add_test(tcase, the_cache_keeps_what_was_used_last_and_groups_whole);
     tcase_add_loop_test(tcase, the_cache_is_that_of_a_plain_model, 0, 18);

@@ -209,7 +209,9 @@ static ddp_status take_lists(struct ddp_tensors *tensors, const size_t *lens, co
                                        ddpi_monotonic_ms(), err);
         lists += lens[rank];
     }
-    return status == DDP_OK ? ddpi_negotiation_settle(&tensors->negotiation, err) : status;
+    if (status == DDP_OK)
+        ddpi_negotiation_settle(&tensors->negotiation);
+    return status;
 }
 
 static ddp_status gather_lists(struct ddp_tensors *tensors, size_t *lens, struct ddp_error *err)

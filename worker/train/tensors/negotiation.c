@@ -2,7 +2,7 @@
  * negotiation.c - the table of tensors that ranks want. Owns its entries until they are taken.
  *
  * An entry is complete when all ranks of its set that have not joined want it. Without a group it
- * is ready then; with one, when all tensors of the group are complete.
+ * is ready then, and so if it fails; else when all tensors of its group are complete.
  */
 #include "negotiation.h"
 
@@ -49,7 +49,7 @@ void ddpi_negotiation_finish(struct ddpi_negotiation *negotiation)
     free_wanted(&negotiation->ready);
     ddpi_list_for_each_safe (link, &negotiation->open_groups) {
         struct ddpi_tensor_group *group = ddpi_container_of(link, struct ddpi_tensor_group, link);
-        free_wanted(&group->members);
+        free_wanted(&group->complete);
         ddpi_free(group);
     }
     ddpi_name_table_finish(&negotiation->groups);
@@ -78,6 +78,125 @@ ddp_status ddpi_negotiation_add_set(struct ddpi_negotiation *negotiation, const 
         copy[rank] = has[rank] != 0;
         set->size += copy[rank];
     }
+    return DDP_OK;
+}
+
+static void become_ready(struct ddpi_negotiation *negotiation, struct ddpi_wanted_tensor *wanted)
+{
+    const struct ddpi_tensor_request *request = &wanted->response.request;
+    ddpi_name_table_remove(&negotiation->names, request->set, request->name);
+    ddpi_list_remove(&wanted->link);
+    ddpi_list_append(&negotiation->ready, &wanted->link);
+    if (request->kind == DDPI_TENSOR_JOIN) {
+        memset(negotiation->joined, 0, negotiation->world_size);
+        negotiation->njoined = 0;
+    }
+}
+
+/* ---- groups ---- */
+
+/* The group of @request; NULL: memory is short. */
+static struct ddpi_tensor_group *open_group(struct ddpi_negotiation *negotiation,
+                                            const struct ddpi_tensor_request *request)
+{
+    struct ddpi_name_table *groups = &negotiation->groups;
+    struct ddpi_tensor_group *group = ddpi_name_table_find(groups, request->set, request->group);
+    if (group != NULL)
+        return group;
+    group = ddpi_calloc(1, sizeof *group + negotiation->world_size * sizeof group->shares[0]);
+    if (group == NULL)
+        return NULL;
+    ddpi_list_init(&group->members);
+    ddpi_list_init(&group->complete);
+    group->set = request->set;
+    memcpy(group->name, request->group, sizeof group->name);
+    if (!ddpi_name_table_add(groups, group->set, group->name, group)) {
+        ddpi_free(group);
+        return NULL;
+    }
+    ddpi_list_append(&negotiation->open_groups, &group->link);
+    return group;
+}
+
+static void drop_group_if_done(struct ddpi_negotiation *negotiation,
+                               struct ddpi_tensor_group *group)
+{
+    if (group == NULL || group->nuntold > 0 || !ddpi_list_empty(&group->members))
+        return;
+    ddpi_name_table_remove(&negotiation->groups, group->set, group->name);
+    ddpi_list_remove(&group->link);
+    ddpi_free(group);
+}
+
+static void leave_group(struct ddpi_wanted_tensor *wanted)
+{
+    ddpi_list_remove(&wanted->group_link);
+    wanted->group = NULL;
+}
+
+/* One of the group has failed. All others do, too; each is ready when all ranks have come to it, so
+ * that it is over on all of them. */
+static void fail_group(struct ddpi_negotiation *negotiation, struct ddpi_tensor_group *group,
+                       const struct ddp_error *reason)
+{
+    group->reason = *reason;
+    ddpi_list_for_each_safe (link, &group->members) {
+        struct ddpi_wanted_tensor *member =
+            ddpi_container_of(link, struct ddpi_wanted_tensor, group_link);
+        leave_group(member);
+        member->response.failed = true;
+        member->response.reason = group->reason;
+    }
+    ddpi_list_for_each_safe (link, &group->complete)
+        become_ready(negotiation, ddpi_container_of(link, struct ddpi_wanted_tensor, link));
+    group->ncomplete = 0;
+    for (uint32_t rank = 0; rank < negotiation->world_size; rank++)
+        group->shares[rank].failed = group->shares[rank].left > 0;
+}
+
+/* @rank has told of one more tensor of @group; true: it fails, as one before it has. */
+static bool count_told(struct ddpi_tensor_group *group, uint32_t rank, uint32_t group_size)
+{
+    struct ddpi_group_share *share = &group->shares[rank];
+    if (share->left == 0) {
+        *share = (struct ddpi_group_share){.left = group_size};
+        group->nuntold++;
+    }
+    share->left--;
+    group->nuntold -= share->left == 0;
+    return share->failed;
+}
+
+/* Note the group that @rank has @wanted in; ranks may have it in several, or singly. */
+static ddp_status note_group(struct ddpi_negotiation *negotiation,
+                             struct ddpi_wanted_tensor *wanted, uint32_t rank,
+                             const struct ddpi_tensor_request *request, struct ddp_error *err)
+{
+    struct ddpi_tensor_response *response = &wanted->response;
+    struct ddpi_tensor_group *group = NULL;
+    bool known = false;
+    if (request->group_size > 0) {
+        group = open_group(negotiation, request);
+        if (group == NULL)
+            return ddpi_error_nomem(err, sizeof *group);
+        known = count_told(group, rank, request->group_size);
+    }
+    if (group != NULL && wanted->ncome == 1) {
+        wanted->group = group;
+        ddpi_list_append(&group->members, &wanted->group_link);
+    }
+    if (known && !response->failed) {
+        response->failed = true;
+        response->reason = group->reason;
+    }
+    struct ddpi_tensor_group *first = wanted->group;
+    if (response->failed && first != NULL)
+        fail_group(negotiation, first, &response->reason);
+    if (response->failed && group != NULL && group != first && !known)
+        fail_group(negotiation, group, &response->reason);
+    if (first != group)
+        drop_group_if_done(negotiation, first);
+    drop_group_if_done(negotiation, group);
     return DDP_OK;
 }
 
@@ -160,11 +279,12 @@ static ddp_status take_request(struct ddpi_negotiation *negotiation, uint32_t ra
                               rank, request->name);
     wanted->come[rank] = 1;
     wanted->ncome++;
-    if (request->kind != DDPI_TENSOR_JOIN) /* ranks need not all have a GPU */
-        compare(wanted, rank, request);
-    if (request->kind == DDPI_TENSOR_JOIN)
+    if (request->kind == DDPI_TENSOR_JOIN) { /* ranks need not all have a GPU */
         note_join(negotiation, rank, request->on_gpu);
-    return DDP_OK;
+        return DDP_OK;
+    }
+    compare(wanted, rank, request);
+    return note_group(negotiation, wanted, rank, request, err);
 }
 
 ddp_status ddpi_negotiation_take(struct ddpi_negotiation *negotiation, uint32_t rank,
@@ -234,84 +354,50 @@ static void complete(struct ddpi_negotiation *negotiation, struct ddpi_wanted_te
             "tensor \"%s\": rank %" PRIu32
             " has joined, and takes no part in %s: call ddp_tensors_join() after it on all ranks",
             response->request.name, joined, ddpi_tensor_kind_name(response->request.kind));
+    struct ddpi_tensor_group *group = wanted->group;
+    if (group != NULL)
+        fail_group(negotiation, group, &response->reason);
+    drop_group_if_done(negotiation, group);
 }
 
-static void become_ready(struct ddpi_negotiation *negotiation, struct ddpi_wanted_tensor *wanted)
+/* The tensors of a group become ready together. */
+static void complete_member(struct ddpi_negotiation *negotiation, struct ddpi_wanted_tensor *wanted)
 {
-    const struct ddpi_tensor_request *request = &wanted->response.request;
-    ddpi_name_table_remove(&negotiation->names, request->set, request->name);
+    struct ddpi_tensor_group *group = wanted->group;
     ddpi_list_remove(&wanted->link);
-    ddpi_list_append(&negotiation->ready, &wanted->link);
-    if (request->kind == DDPI_TENSOR_JOIN) {
-        memset(negotiation->joined, 0, negotiation->world_size);
-        negotiation->njoined = 0;
-    }
-}
-
-/* The tensors of a group become ready together, and fail together. */
-static ddp_status complete_member(struct ddpi_negotiation *negotiation,
-                                  struct ddpi_wanted_tensor *wanted, struct ddp_error *err)
-{
-    const struct ddpi_tensor_response *response = &wanted->response;
-    struct ddpi_name_table *groups = &negotiation->groups;
-    const char *name = response->request.group;
-    struct ddpi_tensor_group *group = ddpi_name_table_find(groups, response->request.set, name);
-    if (group == NULL) {
-        group = ddpi_calloc(1, sizeof *group);
-        if (group == NULL)
-            return ddpi_error_nomem(err, sizeof *group);
-        ddpi_list_init(&group->members);
-        memcpy(group->name, name, sizeof group->name);
-        if (!ddpi_name_table_add(groups, response->request.set, group->name, group)) {
-            ddpi_free(group);
-            return ddpi_error_nomem(err, sizeof *group);
-        }
-        ddpi_list_append(&negotiation->open_groups, &group->link);
-    }
-    ddpi_list_remove(&wanted->link);
-    ddpi_list_append(&group->members, &wanted->link);
-    group->ncomplete++;
-    if (response->failed && !group->failed) {
-        group->failed = true;
-        group->reason = response->reason;
-    }
-    if (group->ncomplete < response->request.group_size)
-        return DDP_OK;
-    ddpi_name_table_remove(groups, response->request.set, group->name);
-    ddpi_list_for_each_safe (link, &group->members) {
+    ddpi_list_append(&group->complete, &wanted->link);
+    if (++group->ncomplete < wanted->response.request.group_size)
+        return;
+    ddpi_list_for_each_safe (link, &group->complete) {
         struct ddpi_wanted_tensor *member =
             ddpi_container_of(link, struct ddpi_wanted_tensor, link);
-        member->response.failed = group->failed;
-        member->response.reason = group->reason;
+        leave_group(member);
         become_ready(negotiation, member);
     }
-    ddpi_list_remove(&group->link);
-    ddpi_free(group);
-    return DDP_OK;
+    group->ncomplete = 0;
+    drop_group_if_done(negotiation, group);
 }
 
-ddp_status ddpi_negotiation_settle(struct ddpi_negotiation *negotiation, struct ddp_error *err)
+void ddpi_negotiation_settle(struct ddpi_negotiation *negotiation)
 {
     struct ddpi_wanted_tensor *join = NULL;
-    ddp_status status = DDP_OK;
     ddpi_list_for_each_safe (link, &negotiation->wanted) {
         struct ddpi_wanted_tensor *wanted =
             ddpi_container_of(link, struct ddpi_wanted_tensor, link);
         uint32_t joined = UINT32_MAX;
-        if (status != DDP_OK || !all_have_come(negotiation, wanted, &joined))
+        if (!all_have_come(negotiation, wanted, &joined))
             continue;
         complete(negotiation, wanted, joined);
         if (wanted->response.request.kind == DDPI_TENSOR_JOIN)
             join = wanted;
-        else if (wanted->response.request.group_size == 0)
+        else if (wanted->group == NULL)
             become_ready(negotiation, wanted);
         else
-            status = complete_member(negotiation, wanted, err);
+            complete_member(negotiation, wanted);
     }
     /* A join comes after the tensors that it has completed. */
     if (join != NULL)
         become_ready(negotiation, join);
-    return status;
 }
 
 struct ddpi_wanted_tensor *ddpi_negotiation_next(struct ddpi_negotiation *negotiation)

@@ -21,19 +21,30 @@ struct ddpi_tensor_response {
     struct ddp_error reason; /* if it has failed */
 };
 
-/* A group of which some tensors are complete. */
+/* What a rank has told of a group. */
+struct ddpi_group_share {
+    uint32_t left; /* tensors of its group that it has not told of yet */
+    bool failed;   /* those fail */
+};
+
+/* A group that some ranks want. */
 struct ddpi_tensor_group {
-    struct ddpi_list link; /* in `open_groups` */
-    struct ddpi_list members;
+    struct ddpi_list link;     /* in `open_groups` */
+    struct ddpi_list members;  /* its tensors that have not failed, by `group_link` */
+    struct ddpi_list complete; /* of these, those to which all ranks have come, by `link` */
     uint32_t ncomplete;
-    bool failed;
-    struct ddp_error reason; /* of the first tensor that has failed */
+    uint32_t nuntold;        /* ranks that have some left */
+    uint32_t set;            /* with `name` its name */
+    struct ddp_error reason; /* why what is left fails */
     char name[DDPI_TENSOR_NAME];
+    struct ddpi_group_share shares[]; /* for each rank */
 };
 
 /* A tensor that some ranks want. */
 struct ddpi_wanted_tensor {
     struct ddpi_list link; /* in `wanted`; when all have come, in its group or in `ready` */
+    struct ddpi_list group_link;
+    struct ddpi_tensor_group *group; /* of the rank that came first; NULL: none, or it has failed */
     struct ddpi_tensor_response response;
     uint32_t first_rank;
     uint32_t ncome;
@@ -82,8 +93,8 @@ ddp_status ddpi_negotiation_take(struct ddpi_negotiation *negotiation, uint32_t 
                                  const void *list, size_t len, uint64_t now_ms,
                                  struct ddp_error *err);
 
-/* Find what has become ready, after the lists of all ranks were taken. DDP_E_NOMEM: as above. */
-ddp_status ddpi_negotiation_settle(struct ddpi_negotiation *negotiation, struct ddp_error *err);
+/* Find what has become ready, after the lists of all ranks were taken. */
+void ddpi_negotiation_settle(struct ddpi_negotiation *negotiation);
 
 /* Whether @rank, which has joined, takes part in @request: its elements are 0, or it gives none. */
 bool ddpi_negotiation_takes_part(const struct ddpi_negotiation *negotiation, uint32_t rank,
