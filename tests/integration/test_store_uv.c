@@ -430,6 +430,41 @@ START_TEST(kept_sessions_live_on)
 }
 END_TEST
 
+static unsigned times_kept;
+
+static void on_kept_close(void *data, ddp_store_uv *store, const struct ddp_store_session *session,
+                          uint64_t since_ms)
+{
+    const struct ddp_store_request end = {.size = sizeof end,
+                                          .op = DDP_STORE_OP_SESSION_CLOSE,
+                                          .session = session,
+                                          .timeout_ms = LONG_MS};
+    (void)data;
+    (void)since_ms;
+    times_kept++;
+    OK(ddp_store_uv_submit(store, &end, on_done_close, store, NULL, &why));
+}
+
+START_TEST(a_session_is_closed_when_it_is_told_to_be_kept)
+{
+    struct ddp_store_options options = {.size = sizeof options,
+                                        .endpoint = store_thread_endpoint(server)};
+    const struct ddp_store_uv_hooks hooks = {.size = sizeof hooks, .session_kept = on_kept_close};
+    const struct ddp_store_request begin = {.size = sizeof begin,
+                                            .op = DDP_STORE_OP_SESSION_OPEN,
+                                            .lease_ms = LEASE_MS,
+                                            .flags = DDP_STORE_HOLD, /* it is kept at once */
+                                            .timeout_ms = LONG_MS};
+    ddp_store_uv *store = NULL;
+    times_kept = 0;
+    secure(&options);
+    OK(ddp_store_uv_open(&loop, &options, &hooks, &store, &why));
+    OK(ddp_store_uv_submit(store, &begin, NULL, NULL, NULL, &why));
+    UNTIL(closed);
+    ck_assert_uint_eq(times_kept, 1);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("store_uv");
@@ -441,7 +476,7 @@ Suite *test_suite(void)
               a_slow_lookup_does_not_keep_from_other_endpoints, a_lookup_tells_of_its_own_endpoint,
               many_at_once, a_server_that_comes_later_and_goes, no_file_descriptor_left,
               a_token_is_proven_on_every_connection, a_standby_answers_keepers, an_end_is_reported,
-              kept_sessions_live_on);
+              kept_sessions_live_on, a_session_is_closed_when_it_is_told_to_be_kept);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -118,7 +118,6 @@ void ddpi_uv_unkeep_all(ddp_store_uv *store)
 void ddpi_uv_keep_alive_done(ddp_store_uv *store, struct kept_session *kept, ddp_status status)
 {
     uint32_t pause_ms = kept->lease_ms / KEEPS_PER_LEASE;
-    kept->pending = false;
     if (status == DDP_OK)
         kept->next_ms = ddpi_deadline(kept->sent_ms, pause_ms);
     else
@@ -126,6 +125,7 @@ void ddpi_uv_keep_alive_done(ddp_store_uv *store, struct kept_session *kept, ddp
             ddpi_deadline(ddpi_monotonic_ms(), pause_ms < RETRY_MS ? pause_ms : RETRY_MS);
     if (status == DDP_OK && !kept->closed && store->hooks.session_kept != NULL && !store->closing)
         store->hooks.session_kept(store->hooks.data, store, &kept->session, kept->sent_ms);
+    kept->pending = false; /* not before: the hook may close the session, which would free it */
     bool ended = status == DDP_E_NOT_FOUND && !kept->closed;
     if (ended) {
         ddpi_list_remove(&kept->of_store); /* so that the hook cannot free it */
