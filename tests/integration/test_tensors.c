@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { TENSORS = 40, STEPS = 12, COUNT_MOST = 700, NAME = 32 };
@@ -729,6 +730,38 @@ START_TEST(a_rank_that_destroys_ends_all)
 }
 END_TEST
 
+/* The object's thread mostly sleeps when the child is born, which has no copy of it. */
+static void destroy_in_children(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    enum { CHILDREN = 8 };
+    (void)rank;
+    ddp_tensors *tensors = create(comm, (struct ddp_tensors_options){0});
+    for (int child = 0; child < CHILDREN; child++) {
+        float value = 1;
+        int status = -1;
+        works(tensors, world->nranks);
+        ddp_tensor *handle = enqueue(tensors, sum_of("x", &value, 1));
+        pid_t pid = fork();
+        if (pid == 0) {
+            ddp_tensors_destroy(tensors);
+            _exit(0);
+        }
+        CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && status == 0);
+        finish(handle);
+        CHECK(value == (float)world->nranks);
+    }
+    ddp_tensors_destroy(tensors);
+}
+
+START_TEST(a_child_can_destroy_and_disturbs_nobody)
+{
+    struct world world = {.nranks = 2, .name = "children"};
+    world_open(&world);
+    world_run(&world, destroy_in_children);
+    world_close(&world);
+}
+END_TEST
+
 static void wait_for_death(struct world *world, uint32_t rank, ddp_comm *comm)
 {
     ddp_tensors *tensors = create(comm, (struct ddp_tensors_options){0});
@@ -836,10 +869,11 @@ Suite *test_suite(void)
     ADD_TESTS(tests, a_difference_fails_its_tensor_only, what_makes_no_sense_is_refused);
     tcase_add_loop_test(tests, joined_ranks_contribute_zeros, 0, 2);
     tcase_add_loop_test(tests, a_join_comes_after_what_is_under_way, 0, 6);
-    ADD_TESTS(
-        tests, process_sets_are_independent, a_stall_is_reported_with_the_ranks_that_are_missing,
-        a_stall_ends_the_object_if_it_should,
-        what_all_ranks_have_enqueued_is_carried_out_at_the_end, a_rank_that_destroys_ends_all);
+    ADD_TESTS(tests, process_sets_are_independent,
+              a_stall_is_reported_with_the_ranks_that_are_missing,
+              a_stall_ends_the_object_if_it_should,
+              what_all_ranks_have_enqueued_is_carried_out_at_the_end, a_rank_that_destroys_ends_all,
+              a_child_can_destroy_and_disturbs_nobody);
     tcase_add_loop_test(tests, a_death_is_named_to_all_handles, 0, 4);
     tcase_add_loop_test(tests, a_timeline_has_a_row_for_each_name, 0, 2);
     suite_add_tcase(suite, tests);

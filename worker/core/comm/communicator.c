@@ -135,13 +135,14 @@ static void comm_leave(struct ddp_comm *comm)
 
 void ddpi_comm_destroy(struct ddp_comm *comm)
 {
-    if (ddpi_comm_is_home(comm))
+    bool at_home = ddpi_comm_is_home(comm);
+    if (at_home)
         comm_leave(comm);
     else
         comm_leave_in_child(comm);
     ddpi_lives_leave(comm->lives);
-    ddpi_windows_finish(&comm->windows, !ddpi_comm_is_home(comm));
-    if (!ddpi_comm_is_home(comm))
+    ddpi_windows_finish(&comm->windows, !at_home);
+    if (!at_home)
         ddpi_arena_disown(comm->arena);
     ddpi_arena_destroy(comm->arena);
     ddpi_life_release(comm->life);
@@ -159,8 +160,10 @@ void ddpi_comm_destroy(struct ddp_comm *comm)
     ddpi_private_unmark(comm->home);
     if (comm->runs.events >= 0)
         close(comm->runs.events);
-    pthread_cond_destroy(&comm->runs.changed);
-    pthread_mutex_destroy(&comm->runs.lock);
+    if (at_home) { /* a child would wait for the parent's threads, which have no copy in it */
+        pthread_cond_destroy(&comm->runs.changed);
+        pthread_mutex_destroy(&comm->runs.lock);
+    }
     ddpi_free(comm);
 }
 

@@ -123,7 +123,12 @@ static void free_list(struct ddpi_list *list)
         tensor_free(ddpi_container_of(link, struct ddp_tensor, link));
 }
 
-/* The thread has ended, or has never begun. */
+static bool is_owner(const struct ddp_tensors *tensors)
+{
+    return tensors->owner == getpid();
+}
+
+/* The thread has ended, or has never begun, or is the parent's. */
 static void tensors_free(struct ddp_tensors *tensors)
 {
     free_list(&tensors->pending);
@@ -140,9 +145,12 @@ static void tensors_free(struct ddp_tensors *tensors)
     ddpi_free(tensors->comms);
     ddpi_free(tensors->vector);
     ddpi_free(tensors->slots);
-    pthread_cond_destroy(&tensors->done);
-    pthread_cond_destroy(&tensors->wake);
-    pthread_mutex_destroy(&tensors->lock);
+    if (is_owner(
+            tensors)) { /* a child would wait for the parent's threads, which it does not have */
+        pthread_cond_destroy(&tensors->done);
+        pthread_cond_destroy(&tensors->wake);
+        pthread_mutex_destroy(&tensors->lock);
+    }
     ddpi_free(tensors);
 }
 
@@ -200,7 +208,7 @@ void ddp_tensors_destroy(ddp_tensors *tensors)
 {
     if (tensors == NULL)
         return;
-    if (tensors->owner == getpid()) {
+    if (is_owner(tensors)) {
         pthread_mutex_lock(&tensors->lock);
         tensors->closing = true;
         pthread_cond_signal(&tensors->wake);
@@ -215,7 +223,7 @@ void ddp_tensors_destroy(ddp_tensors *tensors)
 /* Both with the lock held. */
 static ddp_status check_usable(const struct ddp_tensors *tensors, struct ddp_error *err)
 {
-    if (tensors->owner != getpid())
+    if (!is_owner(tensors))
         return ddpi_error_set(err, DDP_E_INVALID,
                               "tensors belong to the process that has created them");
     if (tensors->failed)
