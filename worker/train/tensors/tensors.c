@@ -139,7 +139,7 @@ static void tensors_free(struct ddp_tensors *tensors)
     if (tensors->negotiation.nsets > 0)
         ddpi_negotiation_finish(&tensors->negotiation);
     ddpi_response_cache_finish(&tensors->cache);
-    ddpi_timeline_close(&tensors->timeline);
+    ddpi_timeline_close(&tensors->timeline, !is_owner(tensors));
     ddpi_buf_finish(&tensors->list);
     ddpi_name_table_finish(&tensors->names);
     ddpi_free(tensors->comms);

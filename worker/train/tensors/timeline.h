@@ -8,12 +8,14 @@
 #include "name_table.h"
 
 #include <ddprun/status.h>
-#include <stdio.h>
+#include <stdbool.h>
 
 struct ddpi_timeline_row;
 
 struct ddpi_timeline {
-    FILE *file; /* NULL: there is no timeline, and calls do nothing */
+    int fd; /* -1: there is no timeline, and calls do nothing */
+    size_t used;
+    char text[8192]; /* not written yet: exit() in a child of fork() would write that of a FILE */
     uint32_t rank;
     uint32_t nrows;
     uint64_t nevents;
@@ -29,7 +31,7 @@ ddp_status ddpi_timeline_open(struct ddpi_timeline *timeline, const char *path, 
 void ddpi_timeline_event(struct ddpi_timeline *timeline, uint32_t set, const char *tensor,
                          const char *what, uint64_t begin_us, uint64_t end_us);
 
-/* End the file. */
-void ddpi_timeline_close(struct ddpi_timeline *timeline);
+/* End the file; in a child of fork() leave it to the parent. */
+void ddpi_timeline_close(struct ddpi_timeline *timeline, bool is_child);
 
 #endif
