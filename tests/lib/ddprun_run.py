@@ -207,8 +207,8 @@ class Job:
         return self.code
 
     def wait_gone(self):
-        """Until no process of the job is left."""
-        wait_until(lambda: not self.running(), lambda: f'the end of {[describe(pid) for pid in self.running()]}')
+        """Until no process of the job is left. One in the middle of exec has no environment for a moment: look twice."""
+        wait_until(lambda: not self.running() and not self.running(), lambda: f'the end of {[describe(pid) for pid in self.running()]}')
 
     def close(self):
         """End whatever is left; the names of what was."""
