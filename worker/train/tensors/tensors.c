@@ -128,7 +128,8 @@ static bool is_owner(const struct ddp_tensors *tensors)
     return tensors->owner == getpid();
 }
 
-/* The thread has ended, or has never begun, or is the parent's. */
+/* The thread has ended, or has never begun, or is the parent's. A child does not destroy what the
+ * parent's thread may have waited for: it would wait for that thread, which it does not have. */
 static void tensors_free(struct ddp_tensors *tensors)
 {
     free_list(&tensors->pending);
@@ -145,8 +146,7 @@ static void tensors_free(struct ddp_tensors *tensors)
     ddpi_free(tensors->comms);
     ddpi_free(tensors->vector);
     ddpi_free(tensors->slots);
-    if (is_owner(
-            tensors)) { /* a child would wait for the parent's threads, which it does not have */
+    if (is_owner(tensors)) {
         pthread_cond_destroy(&tensors->done);
         pthread_cond_destroy(&tensors->wake);
         pthread_mutex_destroy(&tensors->lock);
