@@ -3,28 +3,12 @@
  * elements of its own: results, what is fused and remembered, joins, sets, and what is refused.
  */
 #include "check_main.h"
-#include "world.h"
+#include "named_tensors.h"
 
-#include <ddprun/ddp_tensors.h>
 #include <inttypes.h>
 #include <string.h>
 
 enum { TENSORS = 12, STEPS = 6, COUNT_MOST = 64, NAME = 16 };
-
-static ddp_tensors *create(ddp_comm *comm, struct ddp_tensors_options options)
-{
-    ddp_tensors *tensors;
-    options.size = sizeof options;
-    CHECK_OK(ddp_tensors_create(comm, &options, &tensors, err));
-    return tensors;
-}
-
-static struct ddp_tensors_stats stats_of(ddp_tensors *tensors)
-{
-    struct ddp_tensors_stats stats = {.size = sizeof stats};
-    CHECK(ddp_tensors_get_stats(tensors, &stats) == DDP_OK);
-    return stats;
-}
 
 static struct ddp_tensor_op gather_of(const char *name, const void *send, size_t count,
                                       ddp_dtype dtype)
@@ -36,13 +20,6 @@ static struct ddp_tensor_op gather_of(const char *name, const void *send, size_t
                                   .count = count,
                                   .dtype = dtype,
                                   .uneven = 1};
-}
-
-static ddp_tensor *enqueue(ddp_tensors *tensors, struct ddp_tensor_op op)
-{
-    ddp_tensor *handle;
-    CHECK_OK(ddp_tensors_enqueue(tensors, &op, &handle, err));
-    return handle;
 }
 
 static const void *result_of(ddp_tensor *handle, const size_t **ret_counts)
