@@ -119,8 +119,7 @@ static bool begins_anew(struct watching *watching)
 static void on_value(void *data, const struct ddp_store_result *result)
 {
     struct watching *watching = data;
-    bool found =
-        result->status != DDP_E_NOT_FOUND; /* else it was deleted: the watch reports that */
+    bool found = result->status != DDP_E_NOT_FOUND; /* else the watch reports its deletion */
     if ((found && !watch_succeeded(watching, result)) || begins_anew(watching))
         return;
     if (found) {

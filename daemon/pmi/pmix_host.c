@@ -269,8 +269,8 @@ static void start_server(struct pmix_host *host)
     spawner_start(&host->spawner, &host->task);
 }
 
-/* A rank speaks first. The kernel holds a connection back until it does; whoever closes it without
- * a word, such as a scan of ports, starts nothing. */
+/* A rank sends first, so the kernel hands over a connection only when something was sent on it. A
+ * scan of ports closes the connection without that, and must start nothing. */
 static bool has_spoken(int fd)
 {
     char byte;

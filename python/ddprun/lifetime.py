@@ -30,7 +30,7 @@ class Handle:
         self.pid = os.getpid()
         self._address: int | None = address # None: no new calls
         self._calls: dict[object, int] = {} # each call in progress, and its thread
-        self._owned = [address] # whoever takes it out has to free it
+        self._owned = [address] # close() takes it out, and frees it then
         self._left_over: list[tuple[int, Callable[[int], None]]] = [] # what the last call frees at its end, and how
 
     @property

@@ -95,7 +95,7 @@ static bool owner_ask(struct ddpi_owners *owners, const struct ddpi_end *end,
 /* ---- the table ---- */
 
 /* Find the first line about a socket with @ends, as in peer_owner_wire.h, in @path. With
- * @strangers_to it must be open, and of a user whom those do not trust. */
+ * @strangers_to, find the first open socket of a user whom @strangers_to does not trust. */
 static bool read_table(const char *path, const char *ends, const struct ddpi_owners *strangers_to,
                        struct ddpi_owner_answer *ret)
 {

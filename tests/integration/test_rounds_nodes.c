@@ -42,7 +42,7 @@ START_TEST(a_full_job_starts_at_once)
 }
 END_TEST
 
-/* They have as many as they may, and no more because of the port of the generation. */
+/* Clients open data ports up to the limit. The port of the generation is not one of these. */
 START_TEST(data_ports_of_clients_keep_no_job_from_beginning)
 {
     enum { MOST = 256 };

@@ -254,7 +254,7 @@ START_TEST(a_folder_that_others_may_read_is_not_used)
         ck_assert_int_eq(chown(path, 0, 0), 0);
     }
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    ck_assert_int_eq(flock(fd, LOCK_EX), 0); /* as whoever is about to remove it */
+    ck_assert_int_eq(flock(fd, LOCK_EX), 0); /* systemd-tmpfiles does so before it removes it */
     uses_another_folder(path);
     close(fd);
     struct logdir logs;
