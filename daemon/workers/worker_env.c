@@ -16,7 +16,6 @@
 #include "parse.h"
 #include "spawn.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -578,47 +577,6 @@ char *worker_env_own_names(const struct agent_config *config)
 void worker_env_free(char **envp)
 {
     ddpi_free(envp);
-}
-
-/* The variable that @text, after a '$', names, with the length of the reference; or NULL. */
-static const struct worker_env_var *find_var(const char *text, const struct worker_env_var *vars,
-                                             unsigned count, size_t *ret_len)
-{
-    bool braced = *text == '{';
-    const char *name = text + braced;
-    size_t len = 0;
-    while (isalnum((unsigned char)name[len]) || name[len] == '_')
-        len++;
-    if (braced && name[len] != '}')
-        return NULL;
-    for (unsigned i = 0; i < count; i++)
-        if (strlen(vars[i].name) == len && strncmp(vars[i].name, name, len) == 0) {
-            *ret_len = len + (braced ? 2 : 0);
-            return &vars[i];
-        }
-    return NULL;
-}
-
-char *worker_env_expand(const char *text, const struct worker_env_var *vars, unsigned count)
-{
-    struct ddpi_buf out;
-    ddpi_buf_init(&out, SIZE_MAX);
-    bool ok = true;
-    while (*text != '\0' && ok) {
-        size_t len;
-        const struct worker_env_var *var =
-            *text == '$' ? find_var(text + 1, vars, count, &len) : NULL;
-        if (var != NULL) {
-            ok = ddpi_buf_append(&out, var->value, strlen(var->value));
-            text += 1 + len;
-        } else {
-            ok = ddpi_buf_append(&out, text, 1);
-            text += text[0] == '$' && text[1] == '$' ? 2 : 1;
-        }
-    }
-    char *result = ok ? ddpi_strndup((const char *)ddpi_buf_head(&out), ddpi_buf_len(&out)) : NULL;
-    ddpi_buf_finish(&out);
-    return result;
 }
 
 void worker_env_job_name(char *text, size_t size, const struct agent_config *config,

@@ -64,12 +64,4 @@ void worker_env_job_name(char *text, size_t size, const struct agent_config *con
  * bytes more than that. */
 void worker_env_store_prefix(char *text, size_t size, const char *of_job, uint64_t generation);
 
-/* Replace ${name} and $name of the given variables in @text. "$$" stands for "$"; unknown names
- * stay as they are. The result is the caller's to ddpi_free(); NULL: no memory. */
-struct worker_env_var {
-    const char *name;
-    const char *value;
-};
-char *worker_env_expand(const char *text, const struct worker_env_var *vars, unsigned count);
-
 #endif

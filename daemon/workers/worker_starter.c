@@ -9,6 +9,7 @@
 #include "cgroup.h"
 #include "clock.h"
 #include "error.h"
+#include "expand_vars.h"
 #include "failpoint.h"
 #include "guard.h"
 #include "logdir.h"
@@ -85,12 +86,11 @@ static ddp_status make_prefix(const struct worker_starter *starter, struct worke
     char rank[16], local_rank[16];
     snprintf(rank, sizeof rank, "%u", worker->rank);
     snprintf(local_rank, sizeof local_rank, "%u", worker->local_rank);
-    const struct worker_env_var vars[] = {{"role_name", starter->config->role},
-                                          {"local_rank", local_rank},
-                                          {"rank", rank},
-                                          {"hostname", starter->config->host}};
-    worker->prefix =
-        worker_env_expand(starter->config->line_template, vars, sizeof vars / sizeof *vars);
+    const struct text_var vars[] = {{"role_name", starter->config->role},
+                                    {"local_rank", local_rank},
+                                    {"rank", rank},
+                                    {"hostname", starter->config->host}};
+    worker->prefix = expand_vars(starter->config->line_template, vars, sizeof vars / sizeof *vars);
     return worker->prefix != NULL ? DDP_OK : ddpi_error_nomem(err, 256);
 }
 
@@ -106,14 +106,13 @@ static ddp_status make_argv(const struct agent_config *config, uint32_t local_ra
 {
     char number[16];
     snprintf(number, sizeof number, "%u", local_rank);
-    const struct worker_env_var var = {"local_rank", number};
+    const struct text_var var = {"local_rank", number};
     size_t count = 0;
     while (config->argv[count] != NULL)
         count++;
     char **argv = ddpi_calloc(count + 1, sizeof *argv);
     for (size_t i = 0; argv != NULL && i < count; i++) {
-        argv[i] =
-            i == 0 ? ddpi_strdup(config->argv[i]) : worker_env_expand(config->argv[i], &var, 1);
+        argv[i] = i == 0 ? ddpi_strdup(config->argv[i]) : expand_vars(config->argv[i], &var, 1);
         if (argv[i] == NULL) {
             free_argv(argv);
             argv = NULL;

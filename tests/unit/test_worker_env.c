@@ -1,5 +1,5 @@
 /*
- * test_worker_env.c - every variable of a worker, with torchrun's value, and variables in texts.
+ * test_worker_env.c - every variable of a worker, with torchrun's value.
  */
 #include "check_main.h"
 #include "failmem.h"
@@ -514,71 +514,6 @@ START_TEST(without_memory_the_environment_is_an_error)
 }
 END_TEST
 
-static const struct worker_env_var vars[] = {{"local_rank", "3"}, {"rank", "11"}, {"empty", ""}};
-
-static void expands(const char *text, const char *result)
-{
-    char *expanded = worker_env_expand(text, vars, sizeof vars / sizeof *vars);
-    ck_assert_ptr_nonnull(expanded);
-    ck_assert_str_eq(expanded, result);
-    ddpi_free(expanded);
-}
-
-START_TEST(known_names_are_replaced)
-{
-    expands("", "");
-    expands("plain", "plain");
-    expands("${local_rank}", "3");
-    expands("$local_rank", "3");
-    expands("[$rank/${rank}]:", "[11/11]:");
-    expands("a${empty}b$empty", "ab");
-    expands("${rank}${local_rank}x", "113x");
-    expands("$local_rank-x", "3-x");
-}
-END_TEST
-
-START_TEST(all_else_stays_as_it_is)
-{
-    expands("$HOME ${HOME}", "$HOME ${HOME}");
-    expands("$local_rankx ${local_rank ${local_rank-}", "$local_rankx ${local_rank ${local_rank-}");
-    expands("$", "$");
-    expands("${", "${");
-    expands("${}", "${}");
-    expands("$1 5$", "$1 5$");
-    expands("local_rank", "local_rank");
-}
-END_TEST
-
-START_TEST(two_dollars_are_one)
-{
-    expands("$$", "$");
-    expands("$$local_rank", "$local_rank");
-    expands("$$$local_rank", "$3");
-    expands("$$$$", "$$");
-    expands("$$$", "$$");
-    expands("$${rank}", "${rank}");
-}
-END_TEST
-
-START_TEST(without_memory_there_is_no_text)
-{
-    char text[1000];
-    memset(text, 'x', sizeof text - 1);
-    text[sizeof text - 1] = '\0';
-    for (unsigned successes = 0;; successes++) {
-        failmem_start(successes);
-        char *expanded = worker_env_expand(text, vars, 1);
-        if (!failmem_stop()) {
-            ck_assert_str_eq(expanded, text);
-            ddpi_free(expanded);
-            ck_assert_uint_gt(successes, 2);
-            break;
-        }
-        ck_assert_ptr_null(expanded);
-    }
-}
-END_TEST
-
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("worker_env");
@@ -594,9 +529,7 @@ Suite *test_suite(void)
               tls_is_said_where_it_is_asked_for, threads_and_nccl_are_the_users_choice,
               no_error_file_is_an_empty_variable, devices_are_inherited_unless_virtual,
               a_virtual_local_rank_sees_one_device, amd_devices_follow_where_they_are_listed,
-              a_device_that_is_not_there_is_refused, without_memory_the_environment_is_an_error,
-              known_names_are_replaced, all_else_stays_as_it_is, two_dollars_are_one,
-              without_memory_there_is_no_text);
+              a_device_that_is_not_there_is_refused, without_memory_the_environment_is_an_error);
     suite_add_tcase(suite, tcase);
     return suite;
 }
