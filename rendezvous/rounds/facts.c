@@ -140,14 +140,15 @@ static ddp_status member_create(struct ddpi_rounds *rounds, uint64_t id,
     return DDP_OK;
 }
 
-/* @member leaves in order. If too few are left without it, the job does not wait for others. */
+/* @member leaves in order. If that leaves too few, the job does not wait for others. */
 static void member_depart(struct ddpi_rounds *rounds, const struct round_member *member,
                           bool drained)
 {
     bool left_out = member->traits >> ROUND_LEFT_OUT & 1;
-    bool needed = member->seated || (ddpi_rounds_state(rounds) == ROUNDS_FORMING &&
-                                     rounds->count[ROUND_WILLING] >= ddpi_rounds_min(rounds));
-    if (!needed || left_out || rounds->departed.node[0] != '\0')
+    uint32_t min = ddpi_rounds_min(rounds), willing = rounds->count[ROUND_WILLING];
+    uint32_t others = willing - (member->traits >> ROUND_WILLING & 1);
+    bool counts = member->seated || (ddpi_rounds_state(rounds) == ROUNDS_FORMING && willing >= min);
+    if (!counts || others >= min || left_out || rounds->departed.node[0] != '\0')
         return;
     memcpy(rounds->departed.node, member->says.name, sizeof rounds->departed.node);
     rounds->departed.drained = drained;

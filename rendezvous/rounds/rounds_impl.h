@@ -121,7 +121,7 @@ struct ddpi_rounds {
     struct {
         char node[DDP_ROUND_NAME_SIZE]; /* "": none since the latest generation began */
         bool drained;                   /* else it left by itself */
-    } departed;                         /* the first member that left in order */
+    } departed;                         /* the first member that left in order and was needed */
 
     bool restored;            /* no step has followed the restoration */
     uint32_t restored_seated; /* members that should have a seat */

@@ -359,6 +359,33 @@ START_TEST(too_few_after_one_has_left_ends_the_job)
 }
 END_TEST
 
+START_TEST(one_has_left_enough_and_another_is_lost)
+{
+    rounds_run(&at, 3, abc);
+    rounds_leave(&at, 2);
+    rounds_step(&at);
+    rounds_gone(&at, 1);
+    rounds_obey(&at, 1);
+    rounds_gone(&at, 2);
+    rounds_step(&at);
+    rounds_assert_state(&at, ROUNDS_FORMING);
+    rounds_assert_seat(&at, 0, DDP_ROUND_WAIT, "waiting for 1 more node");
+}
+END_TEST
+
+START_TEST(two_leave_together_and_too_few_are_left)
+{
+    rounds_run(&at, 3, abc);
+    rounds_leave(&at, 2);
+    rounds_leave(&at, 1);
+    rounds_obey(&at, 1);
+    rounds_gone(&at, 2);
+    rounds_gone(&at, 1);
+    rounds_step(&at);
+    rounds_assert_closed(&at, 130, "node b has left, and 1 of at least 2 nodes is left");
+}
+END_TEST
+
 START_TEST(before_the_first_generation_nobody_is_missed)
 {
     rounds_join(&at, 0, "a");
@@ -429,6 +456,7 @@ Suite *test_suite(void)
               who_fences_itself_or_leaves_stops_the_generation, failures_consume_the_budget_once,
               an_exit_code_that_stays_unknown_is_1, a_failure_that_is_final_ends_the_job,
               a_lost_node_is_waited_for, too_few_after_one_has_left_ends_the_job,
+              one_has_left_enough_and_another_is_lost, two_leave_together_and_too_few_are_left,
               before_the_first_generation_nobody_is_missed, ten_thousand_are_seated);
     tcase_add_loop_test(tcase, newcomers_join_as_the_policy_says, 0, 2);
     suite_add_tcase(suite, tcase);

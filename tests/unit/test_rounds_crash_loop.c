@@ -157,7 +157,7 @@ START_TEST(a_node_that_leaves_ends_it_if_it_is_needed)
     rounds_gone(&at, 0);
     rounds_assert_state(&at, ROUNDS_PAUSING);
     rounds_leave(&at, 1);
-    rounds_assert_closed(&at, 130, "node a has left, and 1 of at least 2 nodes is left");
+    rounds_assert_closed(&at, 130, "node b has left, and 1 of at least 2 nodes is left");
 }
 END_TEST
 
