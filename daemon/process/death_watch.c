@@ -108,8 +108,9 @@ void death_watch_open(struct death_watch *watch, uv_loop_t *loop, uint32_t count
                                   .hint = hint,
                                   .ctx = ctx};
     wait_for_any(NULL, 0);
-    if (errno == ENOSYS || errno == EPERM || !make_page(watch, count) ||
-        uv_async_init(loop, &watch->news, on_death_news) != 0) {
+    if (errno == ENOSYS || errno == EPERM)
+        watch->count = 0;
+    if (!make_page(watch, count) || uv_async_init(loop, &watch->news, on_death_news) != 0) {
         drop_page(watch);
         return;
     }
@@ -118,23 +119,26 @@ void death_watch_open(struct death_watch *watch, uv_loop_t *loop, uint32_t count
 
 void death_watch_start(struct death_watch *watch)
 {
-    if (watch->page != NULL && !watch->runs)
+    if (watch->page != NULL && watch->count > 0 && !watch->runs)
         watch->runs = ddpi_thread_start(&watch->thread, STACK_SIZE, death_watch_main, watch) == 0;
+}
+
+static size_t slots_of(const struct death_watch *watch)
+{
+    return watch->page != NULL ? watch->page_size / sizeof *watch->page : 0;
 }
 
 void death_watch_renew(struct death_watch *watch)
 {
-    if (watch->page == NULL)
-        return;
-    for (uint32_t i = 0; i < watch->count; i++)
+    for (size_t i = 0; i < slots_of(watch); i++)
         atomic_store(&watch->page[i].word, 0);
-    wake_thread(watch);
+    if (watch->runs)
+        wake_thread(watch);
 }
 
 void death_watch_set_fence(struct death_watch *watch, uint64_t at_ms)
 {
-    size_t slots = watch->page != NULL ? watch->page_size / sizeof *watch->page : 0;
-    for (size_t i = 0; i < slots; i++)
+    for (size_t i = 0; i < slots_of(watch); i++)
         atomic_store(&watch->page[i].fence_at_ms, at_ms);
 }
 

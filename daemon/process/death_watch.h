@@ -21,8 +21,8 @@ struct ddpi_life_slot;
 enum { DEATH_WATCH_MAX = 127 }; /* slots: the kernel waits for at most 128 futexes */
 
 struct death_watch {
-    int fd; /* of the page, for workers; 0: no page */
-    uint32_t count;
+    int fd;         /* of the page, for workers; 0: no page */
+    uint32_t count; /* slots that the thread waits for; 0: the kernel cannot wait for several */
     struct ddpi_life_slot *page;
     size_t page_size;
     pthread_t thread;
@@ -36,7 +36,8 @@ struct death_watch {
 };
 
 /* Make the page for @count workers. @hint is called from @loop for each that may be dying, once
- * death_watch_start() has been called. Before Linux 5.16 there is no page, and no hint. */
+ * death_watch_start() has been called. Before Linux 5.16, or where a sandbox hides
+ * futex_waitv(2), there is no hint. */
 void death_watch_open(struct death_watch *watch, uv_loop_t *loop, uint32_t count,
                       void (*hint)(void *ctx, uint32_t slot), void *ctx);
 
