@@ -101,10 +101,11 @@ class OpenMpi4(DdprunCase):
 
         def state_of(pid):
             return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0]
+        wait_until(lambda: len(children(job.agent())) == 201, 'the start of all')
         server, = servers()
         os.kill(server, signal.SIGSTOP)
         with open(ends[0], 'w', encoding='ascii') as file:
-            print('\n' * 199, end='', file=file, flush=True)  # a line for each, also for those that are late
+            print('\n' * 199, end='', file=file, flush=True)  # a line for each
             wait_until(lambda: len(children(job.agent())) == 2, 'the end of all but rank 0')
         os.kill(server, signal.SIGCONT)
         wait_until(lambda: state_of(server) in 'SZ', 'what the server does about it')
