@@ -5,6 +5,7 @@ skipped, unless DDPRUN_INTEROP=1 demands it.
 """
 
 import os
+import platform
 import re
 import shutil
 import signal
@@ -203,6 +204,8 @@ class Mpi5(DdprunCase):
         alone = self.folder / 'alone'
         alone.mkdir()
         shutil.copy(DDPRUN, alone / 'ddprun')
+        # Open MPI leaves its folder when it is stopped in MPI_Init.
+        self.addCleanup(shutil.rmtree, self.tmp / f'ompi.{platform.node()}.{os.getuid()}', ignore_errors=True)
         job = self.run_calls('openmpi', program=str(alone / 'ddprun'))
         self.assertEqual(job.code, 78, job.err)
         self.assertIn('MPI programs of Open MPI cannot be served: ', job.err)
