@@ -311,10 +311,12 @@ static void destroyed(struct world *world, uint32_t rank, ddp_comm *comm)
     ddp_request *request = start(locals[0], &operation);
     ddp_request_free(start(locals[0], &other));
     ddp_comm_destroy(locals[0]);
-    CHECK(ddp_request_test(request, &done, &error) == DDP_E_ABORTED && done == 1);
-    CHECK(strstr(error.msg, "rank 0 called ddp_comm_abort()") != NULL);
-    CHECK(ddp_request_wait(request, 0, NULL, &error) == DDP_E_ABORTED);
+    CHECK(ddp_request_test(request, &done, &error) == DDP_E_PEER_DEAD && done == 1);
+    CHECK(strstr(error.msg, "rank 0 has left the communicator") != NULL);
+    CHECK(ddp_request_wait(request, 0, NULL, &error) == DDP_E_PEER_DEAD);
     ddp_request_free(request);
+    CHECK(ddp_run(locals[1], &operation, &error) == DDP_E_PEER_DEAD);
+    CHECK(strstr(error.msg, "rank 0 has left the communicator") != NULL);
     ddp_comm_destroy(locals[1]);
 }
 

@@ -44,15 +44,22 @@ static ddp_status comm_fill(struct ddp_comm *comm, const struct ddpi_config *con
                                   : DDP_OK;
 }
 
+/* What an abort is: @status, and what this rank has done. */
+static void set_abort(struct ddp_comm *comm, ddp_status status, const char *deed)
+{
+    char text[DDP_ERROR_TEXT];
+    snprintf(text, sizeof text, "rank %u %s", comm->rank, deed);
+    ddpi_memo_fill(&comm->abort_notice, DDPI_NOTICE_FAILED, status, text);
+    comm->abort_status = status;
+}
+
 ddp_status ddpi_comm_place(struct ddp_comm *comm, uint32_t rank, uint32_t world_size,
                            struct ddp_error *err)
 {
     comm->rank = rank;
     comm->world_size = world_size;
     comm->seq = world_size == 1; /* a larger world uses 0 to join */
-    char text[DDP_ERROR_TEXT];
-    snprintf(text, sizeof text, "rank %u called ddp_comm_abort()", comm->rank);
-    ddpi_memo_fill(&comm->abort_notice, DDPI_NOTICE_FAILED, DDP_E_ABORTED, text);
+    set_abort(comm, DDP_E_ABORTED, "called ddp_comm_abort()");
     comm->tokens = ddpi_calloc(comm->world_size, 1);
     comm->numbers = ddpi_calloc((size_t)comm->world_size + 1, sizeof *comm->numbers);
     comm->doubts = ddpi_calloc(comm->world_size, sizeof *comm->doubts);
@@ -226,7 +233,7 @@ static ddp_status fail_first(struct ddp_comm *comm, const struct ddpi_edge *from
     snprintf(comm->cause, sizeof comm->cause, "%s", aborted ? comm->abort_notice.text : cause);
     comm->failed_in = number;
     if (aborted)
-        status = DDP_E_ABORTED;
+        status = comm->abort_status;
     if (number <= comm->unfinished)
         fail_arena(comm, status);
     comm->failed = status;
@@ -289,7 +296,7 @@ ddp_status ddpi_comm_check_abort(struct ddp_comm *comm)
 {
     if (!atomic_load(&comm->aborted))
         return DDP_OK;
-    return ddpi_comm_fail(comm, NULL, DDP_E_ABORTED, "%s", comm->abort_notice.text);
+    return ddpi_comm_fail(comm, NULL, comm->abort_status, "%s", comm->abort_notice.text);
 }
 
 ddp_status ddpi_comm_report(const struct ddp_comm *comm, struct ddp_error *err)
@@ -298,7 +305,7 @@ ddp_status ddpi_comm_report(const struct ddp_comm *comm, struct ddp_error *err)
     if (failed != DDP_OK)
         return ddpi_error_set(err, failed, "%s", comm->cause);
     return comm->first == DDPI_FIRST_ABORT
-               ? ddpi_error_set(err, DDP_E_ABORTED, "%s", comm->abort_notice.text)
+               ? ddpi_error_set(err, comm->abort_status, "%s", comm->abort_notice.text)
                : DDP_OK;
 }
 
@@ -317,6 +324,13 @@ void ddp_comm_abort(ddp_comm *comm)
         ddpi_edges_notify(&comm->edges, NULL, &notice);
     ring_arena(comm);
     errno = saved_errno;
+}
+
+void ddpi_comm_leave(struct ddp_comm *comm)
+{
+    if (!atomic_load(&comm->aborted))
+        set_abort(comm, DDP_E_PEER_DEAD, "has left the communicator");
+    ddp_comm_abort(comm);
 }
 
 ddp_status ddpi_comm_check_peer_call(struct ddp_comm *comm, const struct ddpi_edge *edge,

@@ -91,6 +91,7 @@ struct ddp_comm {
     atomic_bool aborted;
     int bell;
     struct ddpi_memo abort_notice;
+    ddp_status abort_status;
 };
 
 /* A communicator without edges, for memory of @types (memory.h). If the world size in @config is 0,
@@ -131,6 +132,10 @@ void ddpi_comm_fail_call(struct ddp_comm *comm, const struct ddpi_call *call);
 
 /* Fail if ddp_comm_abort() was called. */
 ddp_status ddpi_comm_check_abort(struct ddp_comm *comm);
+
+/* As ddp_comm_abort(), for a rank that destroys the communicator while it has requests: all that
+ * waits for it gets DDP_E_PEER_DEAD. */
+void ddpi_comm_leave(struct ddp_comm *comm);
 
 /* Fail unless the peer of @edge, which sent @header, called what is @expected when this rank called
  * @ours. */

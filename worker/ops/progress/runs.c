@@ -291,7 +291,7 @@ void ddpi_runs_stop(struct ddp_comm *comm)
     bool pending = queue->pending > 0;
     pthread_mutex_unlock(&queue->lock);
     if (pending)
-        ddp_comm_abort(comm);
+        ddpi_comm_leave(comm);
     ddpi_runs_drain(comm);
     pthread_mutex_lock(&queue->lock);
     queue->ending = true;
