@@ -26,6 +26,7 @@ const struct ddpi_kv_limits ddpi_kv_limits_default = {
     .watches_per_client = 1024,
     .history_changes = 65536,
     .history_bytes = (size_t)32 << 20,
+    .replay_bytes = (size_t)16 << 20,
     .tcpstore_key_len = 8192,
     .tcpstore_value_len = 8 * 1024 * 1024,
     .tcpstore_many = 128 * 1024,

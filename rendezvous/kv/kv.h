@@ -38,6 +38,7 @@ struct ddpi_kv_limits {
     uint32_t watches_per_client;
     size_t history_changes;    /* remembered for watches that begin in the past, ... */
     size_t history_bytes;      /* ... and their keys and values, which count here only */
+    size_t replay_bytes;       /* replies with past changes that a watch gets at once */
     uint32_t tcpstore_key_len; /* for clients of PyTorch; a scope does not count */
     uint32_t tcpstore_value_len;
     uint32_t tcpstore_many; /* keys, or pairs of key and value, in one request */

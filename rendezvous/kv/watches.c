@@ -15,7 +15,10 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { NODE_ID_SIZE = sizeof(void *) + 1 };
+enum {
+    NODE_ID_SIZE = sizeof(void *) + 1,
+    PAST_REPLY_OVERHEAD = 128, /* at least what a reply has besides the key and the value */
+};
 
 struct kv_watch_node {
     struct ddpi_table_node node;
@@ -44,6 +47,11 @@ struct kv_past {
     size_t value_len;
     char bytes[]; /* key, value */
 };
+
+static const struct kv_past *past_of(const struct ddpi_list *of_history)
+{
+    return ddpi_container_of(of_history, struct kv_past, of_history);
+}
 
 /* ---- the trie ---- */
 
@@ -254,19 +262,54 @@ void ddpi_kv_changed(struct ddpi_kv *kv, enum ddpi_change_kind kind, const struc
     }
 }
 
-/* Tells @watch all changes of what it watches since version @from, that included. */
-static void tell_past(struct ddpi_kv *kv, const struct kv_watch *watch, struct ddpi_bytes name,
-                      bool prefix, uint64_t from)
+/* Where the changes from version @from on begin in the history. */
+static const struct ddpi_list *past_since(const struct ddpi_kv *kv, uint64_t from)
 {
     const struct ddpi_list *changes = &kv->history.changes;
     const struct ddpi_list *at = changes;
-    while (at->prev != changes &&
-           ddpi_container_of(at->prev, struct kv_past, of_history)->version >= from)
+    while (at->prev != changes && past_of(at->prev)->version >= from)
         at = at->prev;
-    for (; at != changes; at = at->next) {
-        const struct kv_past *past = ddpi_container_of(at, struct kv_past, of_history);
-        size_t compared = prefix && past->key_len > name.len ? name.len : past->key_len;
-        if (ddpi_bytes_equal(ddpi_bytes_of(past->bytes, compared), name))
+    return at;
+}
+
+/* Whether @call asks for the changes of this key. */
+static bool past_concerns(const struct kv_past *past, const struct kv_call *call)
+{
+    struct ddpi_bytes name = call->key;
+    bool prefix = call->request->count & DDPI_WATCH_PREFIX;
+    size_t compared = prefix && past->key_len > name.len ? name.len : past->key_len;
+    return ddpi_bytes_equal(ddpi_bytes_of(past->bytes, compared), name);
+}
+
+/* Whether a client's unread replies have room for all past changes that @call asks for. They are
+ * queued at once; more would cut the client off, which would ask for them again, for ever. */
+static ddp_status check_past(const struct ddpi_kv *kv, struct kv_call *call)
+{
+    size_t bytes = 0;
+    for (const struct ddpi_list *at = past_since(kv, call->request->version);
+         at != &kv->history.changes; at = at->next) {
+        const struct kv_past *past = past_of(at);
+        if (past_concerns(past, call))
+            bytes += past->key_len + past->value_len + PAST_REPLY_OVERHEAD;
+    }
+    if (bytes <= kv->limits.replay_bytes)
+        return DDP_OK;
+    call->reply.version = kv->version;
+    return ddpi_error_set(
+        &call->err, DDP_E_GONE,
+        "the changes from version %" PRIu64
+        " on take %zu bytes, and the store repeats at most %zu; watch '%.*s' from "
+        "now on, and read the keys again",
+        call->request->version, bytes, kv->limits.replay_bytes, KV_QUOTE(call->request->key));
+}
+
+/* Tells @watch the past changes that @call asks for. */
+static void tell_past(struct ddpi_kv *kv, const struct kv_watch *watch, const struct kv_call *call)
+{
+    for (const struct ddpi_list *at = past_since(kv, call->request->version);
+         at != &kv->history.changes; at = at->next) {
+        const struct kv_past *past = past_of(at);
+        if (past_concerns(past, call))
             tell_watch(kv, watch, past->kind, past->version,
                        ddpi_bytes_of(past->bytes, past->key_len),
                        ddpi_bytes_of(past->bytes + past->key_len, past->value_len));
@@ -339,6 +382,8 @@ ddp_status ddpi_kv_watch(struct ddpi_kv *kv, struct kv_call *call)
     if (status == DDP_OK && request->version != 0 &&
         ddpi_kv_put_off(kv, call, kv->version + 1 - request->version))
         return DDP_OK;
+    if (status == DDP_OK && request->version != 0)
+        status = check_past(kv, call);
     if (status == DDP_OK)
         status = watch_create(kv, call, &watch);
     if (watch == NULL)
@@ -348,7 +393,7 @@ ddp_status ddpi_kv_watch(struct ddpi_kv *kv, struct kv_call *call)
     tell_watch(kv, watch, DDPI_CHANGE_NONE, kv->version, nothing, nothing);
     call->parked = true; /* answered here, before the past changes */
     if (request->version != 0)
-        tell_past(kv, watch, call->key, request->count & DDPI_WATCH_PREFIX, request->version);
+        tell_past(kv, watch, call);
     return DDP_OK;
 }
 

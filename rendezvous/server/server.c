@@ -277,6 +277,7 @@ static void take_options(struct ddpi_server *server, const struct ddpi_server_op
     kv->watches_per_client = OR_DEFAULT(options->max_watches, kv->watches_per_client);
     kv->history_changes = OR_DEFAULT(options->history_changes, kv->history_changes);
     kv->history_bytes = OR_DEFAULT(options->history_bytes, kv->history_bytes);
+    kv->replay_bytes = server->env.limits.output_hard / 2; /* other replies may be queued, too */
     take_lower(&kv->keys_per_wait, options->max_keys_per_wait, kv->keys_per_wait);
     take_lower(&kv->key_len, options->max_key_len, kv->key_len);
     take_lower(&kv->value_len, options->max_value_len, kv->value_len);

@@ -69,6 +69,36 @@ START_TEST(who_does_not_read_is_closed_alone)
 }
 END_TEST
 
+/* What it has missed is more than the server queues for one client. */
+START_TEST(who_has_missed_too_much_is_told_so)
+{
+    restart(&(struct ddpi_server_options){.output_soft = 64 * 1024, .output_hard = 1024 * 1024});
+    ddp_store *watcher = open_store(), *writer = open_store();
+    static char large[256 * 1024];
+    struct ddp_store_event *event;
+    uint64_t watch;
+    void *value;
+    size_t len;
+    OK(ddp_store_watch(watcher, "k", DDP_STORE_WATCH_PREFIX, 0, LONG_MS, &watch, NULL, &why));
+    while (store_thread_stats(server).connections == 2)
+        OK(ddp_store_set(writer, "k", large, sizeof large, LONG_MS, NULL, &why));
+    for (int i = 0; i < 8; i++)
+        OK(ddp_store_set(writer, "k", large, sizeof large, LONG_MS, NULL, &why));
+    ck_assert_int_eq(ddp_store_try_get(watcher, "none", LONG_MS, &value, &len, NULL, &why),
+                     DDP_E_NOT_FOUND);
+    for (bool lost = false; !lost;) { /* events that had left before may come first */
+        OK(ddp_store_next_event(watcher, LONG_MS, &event, &why));
+        lost = event->kind == DDP_STORE_EVENT_LOST;
+        ck_assert(!lost || event->value_len == 0); /* the watch goes on */
+        ddp_store_free(event);
+    }
+    set_text(writer, "k2", "2");
+    expect_event(watcher, watch, DDP_STORE_EVENT_SET, "k2", "2", NULL);
+    ddp_store_close(watcher);
+    ddp_store_close(writer);
+}
+END_TEST
+
 /* The queue of the handle is full: what is dropped is said to be missing. */
 START_TEST(events_beyond_the_queue_are_said_to_be_missing)
 {
@@ -117,6 +147,7 @@ Suite *test_suite(void)
     const TTest *const tests[] = {
         no_event_comes,
         who_does_not_read_is_closed_alone,
+        who_has_missed_too_much_is_told_so,
         events_outlive_the_connection,
         events_beyond_the_queue_are_said_to_be_missing,
     };

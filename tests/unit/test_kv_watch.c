@@ -153,6 +153,33 @@ START_TEST(the_history_is_bounded)
 }
 END_TEST
 
+START_TEST(a_replay_is_bounded)
+{
+    kv_teardown();
+    struct ddpi_kv_limits limits = ddpi_kv_limits_default;
+    limits.replay_bytes = 1000;
+    kv_make(&limits);
+    static char large[900];
+    watch(1, 1, "none", false, 0);
+    ask(0, (struct ddpi_message){
+               .op = DDPI_OP_SET, .key = bytes("a"), .value = ddpi_bytes_of(large, sizeof large)});
+    set("b", "1");
+    ck_assert_int_eq(watch(2, 2, "", true, 1)->status, DDP_E_GONE);
+    ck_assert_uint_eq(last()->version, 2); /* from which on it may watch */
+    ck_assert_ptr_nonnull(strstr(last()->text, "at most 1000"));
+    ck_assert_int_eq(watch(2, 3, "a", false, 1)->status, DDP_E_GONE);
+    size_t at = nreplies;
+    ck_assert_int_eq(watch(2, 4, "b", false, 1)->status, DDP_OK); /* others do not count */
+    assert_event(at + 1, 4, DDPI_CHANGE_SET, "b", "1", 2);
+    ck_assert_int_eq(watch(2, 5, "", true, 2)->status, DDP_OK);
+    ck_assert_int_eq(watch(2, 6, "", true, 0)->status, DDP_OK);
+    for (int i = 0; i < 8; i++)
+        set("c", "1"); /* each takes more than its key and its value */
+    ck_assert_int_eq(watch(2, 7, "c", false, 3)->status, DDP_E_GONE);
+    ck_assert_int_eq(watch(2, 8, "c", false, 5)->status, DDP_OK);
+}
+END_TEST
+
 START_TEST(limits_and_flags)
 {
     kv_teardown();
@@ -287,8 +314,8 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("core");
     tcase_add_checked_fixture(tcase, kv_setup, kv_teardown);
     ADD_TESTS(tcase, every_kind_of_change_is_told, names_and_prefixes,
-              a_watch_may_begin_in_the_past, the_history_is_bounded, limits_and_flags,
-              none_lost_none_reordered);
+              a_watch_may_begin_in_the_past, the_history_is_bounded, a_replay_is_bounded,
+              limits_and_flags, none_lost_none_reordered);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -21,9 +21,9 @@
  *   - Sessions do not depend on a connection and continue.
  *   - Watches resume after the last event they reported, before any other request is sent: no event
  *     is missed, repeated or out of order, and watches keep their numbers. If the server no longer
- *     has the changes, or is another server, the watch reports one DDP_STORE_EVENT_LOST and
- *     goes on. If the server refuses to resume the watch (too many watches, say), that event says
- *     why, and the watch has ended.
+ *     has the changes, if they fill more than half of what a client may leave unread, or if it is
+ *     another server, the watch reports one DDP_STORE_EVENT_LOST and goes on. If the server refuses
+ *     to resume the watch (too many watches, say), that event says why, and the watch has ended.
  *   - Requests that were not sent yet are sent within their timeout. So are, again, those that only
  *     read, wait, watch or keep a session.
  *   - Other requests that the server may have executed return DDP_E_CLOSED: only the caller knows
@@ -357,8 +357,9 @@ struct ddp_store_event {
  *
  * On DDP_OK *@ret_watch (may be NULL) is the number of the watch, and *@ret_version (may be NULL)
  * is the version of the latest change in the store. The watch ends with ddp_store_unwatch() or with
- * the handle. DDP_E_GONE: the server has forgotten changes since @from_version, or never made them;
- * watch from 0, and list the keys again. DDP_E_LIMIT: this handle has too many watches.
+ * the handle. DDP_E_GONE: the server has forgotten changes since @from_version, or never made them,
+ * or they are too many to be sent at once; watch from 0, and list the keys again. DDP_E_LIMIT: this
+ * handle has too many watches.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_store_watch(ddp_store *store, const char *name,
                                                   uint32_t flags, uint64_t from_version,
