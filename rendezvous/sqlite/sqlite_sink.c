@@ -82,7 +82,7 @@ struct ddpi_sqlite_sink {
     sqlite3_stmt *statements[STATEMENT_COUNT];
     char *path;
     bool was_there;           /* before this process opened it */
-    bool was_empty;           /* not a byte was in it */
+    int64_t old_size;         /* what it had then, in bytes */
     bool changing;            /* a transaction is open */
     struct ddp_error failure; /* the first since the last commit; status DDP_OK: none */
 };
@@ -390,7 +390,7 @@ static ddp_status make_file(struct ddpi_sqlite_sink *state, struct ddp_error *er
     if (!regular)
         return ddpi_error_set(err, DDP_E_INVALID,
                               "the state %s is not a regular file; name another", state->path);
-    state->was_empty = kind.st_size == 0;
+    state->old_size = kind.st_size;
     return DDP_OK;
 }
 
@@ -413,7 +413,8 @@ static ddp_status read_pragma(struct ddpi_sqlite_sink *state, const char *text, 
     return code == SQLITE_ROW ? DDP_OK : explain_sqlite(state, code, err);
 }
 
-/* An empty file is fresh; any other must carry our application id and version. */
+/* A file without pages is fresh: an empty one, or one that was killed while it was made, whose
+ * journal has taken all back. Any other must carry our application id and version. */
 static ddp_status check_kind(struct ddpi_sqlite_sink *state, bool *ret_fresh, struct ddp_error *err)
 {
     int application = 0, version = 0, pages = 0;
@@ -423,7 +424,7 @@ static ddp_status check_kind(struct ddpi_sqlite_sink *state, bool *ret_fresh, st
     if (status == DDP_OK)
         status = read_pragma(state, "PRAGMA page_count", &pages, err);
     *ret_fresh = pages == 0 && application == 0;
-    if (status == DDP_OK && *ret_fresh && !state->was_empty) /* for SQLite one byte is none */
+    if (status == DDP_OK && *ret_fresh && state->old_size == 1) /* for SQLite one byte is none */
         return refuse_damaged(state, "it has a single byte", err);
     if (status != DDP_OK || *ret_fresh)
         return status;
@@ -471,10 +472,10 @@ static ddp_status open_database(struct ddpi_sqlite_sink *state, struct ddp_error
     ddp_status status = execute(state, "PRAGMA locking_mode = EXCLUSIVE", err);
     if (status == DDP_OK)
         status = check_kind(state, &fresh, err);
+    if (status == DDP_OK && fresh) /* first, as WAL writes a page, with which it is not fresh */
+        status = make_schema(state, err);
     if (status == DDP_OK)
         status = execute(state, "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;", err);
-    if (status == DDP_OK && fresh)
-        status = make_schema(state, err);
     if (status == DDP_OK) /* queues have no versions, so the core cannot do this */
         status = execute(state,
                          "DELETE FROM queued WHERE EXISTS (SELECT 1 FROM detached WHERE"
@@ -505,7 +506,7 @@ ddp_status ddpi_sqlite_sink_open(const char *path, struct ddpi_sqlite_sink **ret
 
 bool ddpi_sqlite_sink_was_emptied(const struct ddpi_sqlite_sink *state)
 {
-    return state->was_there && state->was_empty;
+    return state->was_there && state->old_size == 0;
 }
 
 void ddpi_sqlite_sink_close(struct ddpi_sqlite_sink *state)

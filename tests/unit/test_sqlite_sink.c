@@ -7,9 +7,12 @@
 #include "sqlite_sink.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sqlite3.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static struct ddp_error why;
@@ -95,6 +98,42 @@ START_TEST(an_emptied_file_is_told_from_a_new_one)
 }
 END_TEST
 
+/* A child opens a fresh file, and is killed when it writes beyond @most bytes of any file. True: it
+ * has opened it. */
+static bool open_up_to(rlim_t most)
+{
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        struct ddpi_sqlite_sink *state = NULL;
+        signal(SIGXFSZ, SIG_DFL);
+        (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        (void)setrlimit(RLIMIT_FSIZE, &(struct rlimit){most, most});
+        _exit(ddpi_sqlite_sink_open(sink_file, &state, &why) == DDP_OK ? 0 : 1);
+    }
+    int how;
+    ck_assert_int_eq(waitpid(child, &how, 0), child);
+    ck_assert(WIFSIGNALED(how) ? WTERMSIG(how) == SIGXFSZ : WEXITSTATUS(how) == 0);
+    return WIFEXITED(how);
+}
+
+START_TEST(a_first_start_that_is_killed_is_no_damage)
+{
+    unsigned killed = 0;
+    bool opened = false;
+    for (rlim_t most = 512; !opened; most += 1024) {
+        struct ddpi_sqlite_sink *state = NULL;
+        opened = open_up_to(most);
+        ddp_status status = ddpi_sqlite_sink_open(sink_file, &state, &why);
+        ck_assert_msg(status == DDP_OK, "after %llu bytes: %s", (unsigned long long)most, why.msg);
+        ddpi_sqlite_sink_close(state);
+        ck_assert_int_eq(unlink(sink_file), 0); /* nothing else is left */
+        killed += !opened;
+    }
+    ck_assert_uint_gt(killed, 8); /* the file has more pages than one */
+}
+END_TEST
+
 START_TEST(one_process_at_a_time)
 {
     sink_begin(&ddpi_kv_limits_default);
@@ -149,8 +188,8 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("file");
     tcase_add_checked_fixture(tcase, sink_in_sqlite.setup, sink_in_sqlite.teardown);
     ADD_TESTS(tcase, an_incarnation_belongs_to_the_file, what_is_no_state_is_refused,
-              an_emptied_file_is_told_from_a_new_one, one_process_at_a_time,
-              only_its_owner_may_read_it, damaged_rows_are_refused);
+              an_emptied_file_is_told_from_a_new_one, a_first_start_that_is_killed_is_no_damage,
+              one_process_at_a_time, only_its_owner_may_read_it, damaged_rows_are_refused);
     suite_add_tcase(suite, tcase);
     return suite;
 }
