@@ -43,6 +43,7 @@ struct ddpi_dialect_state {
     /* For a dialect whose requests do not carry their length: of the one being read. */
     size_t scanned;   /* bytes; 0: none is being read */
     uint32_t strings; /* still to come */
+    uint32_t keys;    /* of a MULTI_GET, all of whose bytes are there: still to be served */
 };
 
 static inline ddp_status ddpi_dialect_admit(struct ddpi_dialect_state *state, struct ddp_error *err)

@@ -167,6 +167,23 @@ static struct ddpi_message read_request(const struct row *row, const uint8_t *by
     return request;
 }
 
+/* Each key of a MULTI_GET, which is @at in the bytes, becomes a request of its own: the values of
+ * all of them may be more than a client may leave unread, and the owner serves no further request
+ * of a client that has much to read. So values that are long together may be of different moments,
+ * but not a value by itself. */
+static ddp_status next_of_many(struct ddpi_dialect_state *state, const uint8_t *bytes, size_t at,
+                               struct ddpi_dialect_step *step)
+{
+    size_t len = LEN_SIZE + number_at(bytes + at);
+    state->keys--;
+    step->kind = DDPI_DIALECT_REQUEST;
+    step->used = at + len;
+    step->request = (struct ddpi_message){
+        .op = DDPI_OP_GET_MANY,
+        .keys = {.packed = bytes + at, .packed_len = len, .count = 1, .wide = true}};
+    return DDP_OK;
+}
+
 /* PING does not concern the core, and is answered here. */
 static ddp_status finish_request(const struct row *row, const uint8_t *bytes, size_t len,
                                  struct ddpi_buf *out, struct ddpi_dialect_step *step,
@@ -193,6 +210,8 @@ static ddp_status tcpstore_next(struct ddpi_dialect_state *state, const uint8_t 
     *step = (struct ddpi_dialect_step){.kind = DDPI_DIALECT_CLOSE};
     if (state->phase == HELLO)
         return next_hello(state, bytes, len, step, err);
+    if (state->keys > 0)
+        return next_of_many(state, bytes, 0, step);
     if (bytes[0] >= DDPI_TCPSTORE_TYPES)
         return ddpi_error_set(err, DDP_E_PROTOCOL, "no operation has the type %u", bytes[0]);
     const struct row *row = &rows[bytes[0]];
@@ -205,6 +224,10 @@ static ddp_status tcpstore_next(struct ddpi_dialect_state *state, const uint8_t 
         return status;
     size_t whole = state->scanned + row->tail;
     state->scanned = 0;
+    if (row == &rows[DDPI_TCPSTORE_MULTI_GET])
+        state->keys = (uint32_t)number_at(bytes + 1);
+    if (state->keys > 0)
+        return next_of_many(state, bytes, LIST_HEADER, step);
     return finish_request(row, bytes, whole, out, step, err);
 }
 
