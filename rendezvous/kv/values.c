@@ -37,16 +37,38 @@ ddp_status ddpi_kv_check_owner(const struct ddpi_kv *kv, struct ddpi_bytes key,
                           kv->reserved);
 }
 
+/* Whether the entry of a rounds' key exists only as a client waits for it that may not use the
+ * reserve, and has paid for it. With its value it moves to the reserve. */
+static bool paid_by_waiter(const struct ddpi_kv *kv, const struct kv_entry *entry)
+{
+    return entry->version == 0 && entry->queue == NULL && entry->account != kv->reserve &&
+           ddpi_kv_is_reserved(ddpi_kv_name(entry));
+}
+
+static void move_to_reserve(struct ddpi_kv *kv, struct kv_entry *entry)
+{
+    size_t size = ddpi_kv_entry_size(entry->node.key_len);
+    ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, size);
+    entry->account = kv->reserve;
+    ddpi_kv_charge(kv, entry->account, KV_ROOM_BYTES, size);
+}
+
+/* What a value needs besides its own bytes. */
+static size_t entry_needs(const struct ddpi_kv *kv, const struct kv_entry *entry, size_t key_len)
+{
+    return entry == NULL || paid_by_waiter(kv, entry) ? ddpi_kv_entry_size(key_len) : 0;
+}
+
 static ddp_status value_check_room(struct ddpi_kv *kv, const struct kv_entry *entry,
                                    struct ddpi_bytes key, size_t value_len, struct ddp_error *err)
 {
     bool fresh = entry == NULL || entry->version == 0;
     size_t held = fresh ? 0 : entry->value_len;
     size_t needed = value_len > held ? value_len - held : 0;
-    if (entry != NULL)
-        return ddpi_kv_check_growth(kv, entry->account, fresh, needed, err);
-    return ddpi_kv_check_growth(kv, ddpi_kv_account_get(kv, key), fresh,
-                                needed + ddpi_kv_entry_size(key.len), err);
+    struct kv_account *account =
+        entry != NULL && !paid_by_waiter(kv, entry) ? entry->account : ddpi_kv_account_get(kv, key);
+    needed += entry_needs(kv, entry, key.len);
+    return ddpi_kv_check_growth(kv, account, fresh, needed, err);
 }
 
 static ddp_status change_prepare(struct ddpi_kv *kv, struct ddpi_bytes key, struct ddpi_bytes value,
@@ -87,6 +109,8 @@ static void change_commit(struct ddpi_kv *kv, const struct kv_change *change)
 {
     struct kv_entry *entry = change->entry;
     bool fresh = entry->version == 0;
+    if (paid_by_waiter(kv, entry))
+        move_to_reserve(kv, entry);
     ddpi_kv_charge(kv, entry->account, KV_ROOM_BYTES, change->bytes.len);
     ddpi_kv_refund(kv, entry->account, KV_ROOM_BYTES, entry->value_len);
     ddpi_kv_charge(kv, entry->account, KV_ROOM_KEYS, fresh);
@@ -400,7 +424,7 @@ static void add_need(struct ddpi_kv *kv, struct need needs[2], const struct ddpi
     need->account = account;
     need->keys += entry == NULL || entry->version == 0;
     need->bytes += clause->value.len > held ? clause->value.len - held : 0;
-    need->bytes += entry == NULL ? ddpi_kv_entry_size(clause->key.len) : 0;
+    need->bytes += entry_needs(kv, entry, clause->key.len);
 }
 
 static ddp_status check_owners(const struct ddpi_kv *kv, struct kv_call *call)

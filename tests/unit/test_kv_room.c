@@ -196,6 +196,29 @@ START_TEST(the_rounds_have_room_of_their_own)
 }
 END_TEST
 
+/* A worker waits for what an agent will say, and the store gets full. */
+START_TEST(waiting_takes_nothing_out_of_the_reserve)
+{
+    static const char *const keys[] = {"round/j/member/1", "round/j/member/2"};
+    struct ddpi_kv_limits limits = limits_of(1, SIZE_MAX);
+    limits.room[KV_ROOM_BYTES] = 5000;
+    make_room(&limits);
+    get(JOBLESS, 1, keys[0], 1000);
+    get(JOBLESS, 2, keys[1], 1000);
+    ck_assert_uint_eq(ddpi_kv_stats(kv).reserved, 0); /* who waits pays */
+    ck_assert_uint_eq(fill(OF_A, ""), 1);
+    ask(AGENT, (struct ddpi_message){.op = DDPI_OP_SET, .key = bytes(keys[0])});
+    ck_assert_msg(last()->status == DDP_OK, "%s", last()->text);
+    const struct ddpi_clause clause = {
+        .kind = DDPI_THEN_SET, .key = bytes(keys[1]), .value = bytes("v")};
+    ck_assert_int_eq(transact(&clause, 1)->status, DDP_OK);
+    ck_assert_uint_eq(ddpi_kv_stats(kv).waits, 0);
+    ck_assert_uint_eq(ddpi_kv_delete_prefix(kv, bytes("job/a/")), 1);
+    ck_assert_uint_eq(ddpi_kv_stats(kv).bytes, ddpi_kv_stats(kv).reserved);
+    leave();
+}
+END_TEST
+
 START_TEST(and_it_ends_too)
 {
     struct ddpi_kv_limits limits = limits_of(100, SIZE_MAX);
@@ -269,7 +292,8 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("room");
     ADD_TESTS(tcase, each_leaves_as_much_as_it_has, bytes_and_sessions_are_shared_too,
               whoever_waits_pays, a_number_for_each, the_largest_is_named,
-              the_rounds_have_room_of_their_own, and_it_ends_too, every_way_in_is_counted);
+              the_rounds_have_room_of_their_own, waiting_takes_nothing_out_of_the_reserve,
+              and_it_ends_too, every_way_in_is_counted);
     tcase_add_loop_test(tcase, a_refused_transaction_leaves_no_account, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
