@@ -163,7 +163,8 @@ struct ddp_round_hooks {
 /**
  * Join @job at the store of @options, on @loop. The server declares this member lost @lease_ms
  * milliseconds after it last heard from it, or at once when the last process that holds the
- * connection has ended.
+ * connection has ended. Where the connection speaks TLS (DDP_STORE_TLS), only the lease counts, as
+ * others on the network can forge the end of a connection.
  *
  * Returns at once; connects and reconnects by itself. Neither @options nor @hooks is kept.
  * On DDP_OK *@ret_round is a member; close it with ddp_round_close().
@@ -199,7 +200,8 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_round_describe(ddp_round *round, const cha
 
 /**
  * The socket of the connection, or -1 while there is none. It belongs to @round. If other processes
- * have duplicates of it, the membership ends when the last of them has ended.
+ * have duplicates of it, the membership ends when the last of them has ended; see ddp_round_join()
+ * about TLS.
  */
 DDP_API int ddp_round_socket(const ddp_round *round);
 

@@ -87,7 +87,8 @@ enum ddp_store_op {
  * (ddp_store_uv_socket()), the session ends with the last of them. A connection that is lost in any
  * other way, for example because the machine fails, does not end the session; its lease decides.
  * The same is true for a process that ends before it has read all that the server has sent (the
- * kernel sends a RST then), and for servers older than this flag. */
+ * kernel sends a RST then), for each end of a connection that speaks TLS (DDP_STORE_TLS: others on
+ * the network can forge a FIN), and for servers older than this flag. */
 #define DDP_STORE_HOLD 4u
 
 /* A request. Set @size to sizeof(struct ddp_store_request), and fields that the operation does not
@@ -176,9 +177,9 @@ DDP_API int ddp_store_uv_socket(const ddp_store_uv *store);
  * then call @closed (may be NULL) with @data. All of this happens in the loop. Call it once, and do
  * not use the handle afterwards, except in callbacks that still come.
  *
- * Sessions are not closed: a session with DDP_STORE_HOLD ends with the connection, others with
- * their lease. A lookup of the store's name cannot be interrupted: @closed does not wait for it,
- * but the loop stays alive until the resolver returns.
+ * Sessions are not closed: a session with DDP_STORE_HOLD ends with the connection, if that does
+ * not speak TLS, others with their lease. A lookup of the store's name cannot be interrupted:
+ * @closed does not wait for it, but the loop stays alive until the resolver returns.
  */
 DDP_API void ddp_store_uv_close(ddp_store_uv *store, void (*closed)(void *data), void *data);
 
