@@ -1,9 +1,10 @@
 /*
  * ddprun/status.h - the result of every call of libddpstore and libddpcomm.
  *
- * DDP_OK is zero. A negative value is fatal for the object that returned it: stop using the object,
- * and return the value to your caller unchanged. A positive value is about this call only (a
- * deadline, a missing key, a dead peer), and the program is expected to handle it.
+ * DDP_OK is zero. A negative value is fatal for the object that returned it, unless a comment says
+ * otherwise, as that of ddprun/store.h does: stop using the object, and return the value to your
+ * caller unchanged. A positive value is about this call only (a deadline, a missing key, a dead
+ * peer), and the program is expected to handle it.
  *
  * Every call that can fail takes a struct ddp_error, which may be NULL, as its last argument, and
  * puts a sentence for the user into it.

@@ -38,11 +38,12 @@
  *   - With DDP_STORE_NO_RECONNECT the handle ends with its first connection.
  *
  * Errors: a call that fails returns a ddp_status (see ddprun/status.h) and fills @err, if it is not
- * NULL. Besides what its comment lists, a call may return:
- *   DDP_E_TIMEOUT      the deadline passed; the handle stays usable;
+ * NULL. The handle stays usable, also after a negative status. Besides what its comment lists, a
+ * call may return:
+ *   DDP_E_TIMEOUT      the deadline passed;
  *   DDP_E_CLOSED       the connection was lost, or the server did not answer within a second after
- *                      the deadline. The server may have executed the request. The handle stays
- *                      usable, unless it has DDP_STORE_NO_RECONNECT;
+ *                      the deadline. The server may have executed the request. A handle with
+ *                      DDP_STORE_NO_RECONNECT has ended;
  *   DDP_E_UNREACHABLE  there was no connection before the deadline; nothing was executed;
  *   DDP_E_CANCELED     ddp_store_cancel() was called; the server may have executed the request;
  *   DDP_E_LIMIT        a key, a value or a list is larger than the server allows;
@@ -50,7 +51,7 @@
  *   DDP_E_PROTOCOL     the program at that address is not a ddprun store, or its versions of the
  *                      protocol and ours do not overlap;
  *   DDP_E_INVALID      an argument breaks a rule in its comment; nothing was sent;
- *   DDP_E_NOMEM        out of memory;
+ *   DDP_E_NOMEM        out of memory; the server may have executed the request;
  *   DDP_E_SYSTEM       the operating system refused a call, e.g. for lack of file descriptors.
  * Output parameters are set on DDP_OK only, unless a comment says otherwise. They must not be NULL,
  * unless a comment says that they may be.
