@@ -427,6 +427,59 @@ START_TEST(a_server_that_lets_nobody_in)
 }
 END_TEST
 
+/* Whichever of them it is: that the others are down is not the reason. */
+START_TEST(one_of_several_servers_refuses)
+{
+    bool was_open = _i >= 3;
+    client.endpoints = 3;
+    if (was_open) {
+        greet(1);
+        lose(NOW);
+        for (int i = 0; i < 2; i++) { /* the rest of the round that began with the loss */
+            ddpi_client_tick(&client, client.at_ms);
+            lose(NOW);
+        }
+        ck_assert(!client.refused);
+        ddpi_client_tick(&client, client.at_ms);
+    } else {
+        ddpi_client_start(&client, NOW);
+    }
+    ASK(0, .op = DDPI_OP_SET, KEY("k"));
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(results[0], DDP_E_INTERNAL);
+        if (i > 0)
+            ddpi_client_tick(&client, client.at_ms);
+        if (i == _i % 3)
+            refuse(DDP_E_DENIED);
+        else
+            lose(NOW);
+        ck_assert_uint_eq(client.refused, i == 2);
+    }
+    ck_assert_int_eq(results[0], DDP_E_DENIED);
+    ck_assert_str_eq(texts[0], "not you");
+    ck_assert_int_eq(client.why.status, DDP_E_DENIED);
+    ASK(1, .op = DDPI_OP_SET, KEY("k"));
+    for (int i = 0; i < 3; i++) { /* a round in which none refuses */
+        ddpi_client_tick(&client, client.at_ms);
+        lose(NOW);
+    }
+    ck_assert(!client.refused);
+    ck_assert_int_eq(results[1], DDP_E_INTERNAL);
+}
+END_TEST
+
+START_TEST(a_refusal_is_the_reason_while_others_are_tried)
+{
+    client.endpoints = 2;
+    ddpi_client_start(&client, NOW);
+    ASK(0, .op = DDPI_OP_SET, KEY("k"));
+    refuse(DDP_E_DENIED);
+    ddpi_client_tick(&client, NOW + SOON_MS); /* the other one does not answer */
+    ck_assert_int_eq(results[0], DDP_E_DENIED);
+    ck_assert_str_eq(texts[0], "not sent before the deadline: not you");
+}
+END_TEST
+
 START_TEST(a_watch_is_reason_enough_to_ask_again)
 {
     greet(1);
@@ -659,7 +712,9 @@ Suite *test_suite(void)
               several_servers_are_dialled_in_turn);
     tcase_add_loop_test(tcase, attempts_do_not_become_too_rare, 0, 4);
     tcase_add_loop_test(tcase, a_server_that_lets_nobody_in, 0, 2);
-    tcase_add_test(tcase, a_watch_is_reason_enough_to_ask_again);
+    tcase_add_loop_test(tcase, one_of_several_servers_refuses, 0, 6);
+    ADD_TESTS(tcase, a_refusal_is_the_reason_while_others_are_tried,
+              a_watch_is_reason_enough_to_ask_again);
     tcase_add_loop_test(tcase, who_was_let_in_and_is_to_come_back_doubts_a_refusal, 0, 2);
     tcase_add_test(tcase, what_is_canceled);
     tcase_add_test(tcase, an_end_for_good);

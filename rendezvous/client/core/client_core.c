@@ -249,15 +249,28 @@ static bool is_refusal(const struct ddpi_client *client, ddp_status status)
             status == DDP_E_UNSUPPORTED);
 }
 
+/* Of several servers the one that serves may refuse while the others are down. So one refusal in a
+ * round of attempts is enough, but only after all have been tried: another one might let us in. */
+static void note_refusal(struct ddpi_client *client)
+{
+    if (client->attempts % client->endpoints == 0)
+        client->refusal.status = DDP_OK;
+    if (is_refusal(client, client->why.status))
+        client->refusal = client->why;
+    bool tried_all = (client->attempts + 1) % client->endpoints == 0;
+    client->refused = tried_all && client->refusal.status != DDP_OK;
+    if (client->refused)
+        client->why = client->refusal;
+}
+
 void ddpi_client_lost(struct ddpi_client *client, const struct ddp_error *err, uint64_t now_ms)
 {
-    const struct ddp_error why = *err; /* the hooks below may change what @err points to */
     struct ddpi_list unsure, refused;
     ddpi_list_init(&unsure);
     ddpi_list_init(&refused);
-    client->why = why;
-    bool tried_all = (client->attempts + 1) % client->endpoints == 0;
-    client->refused = tried_all && is_refusal(client, why.status);
+    client->why = *err;
+    note_refusal(client);
+    const struct ddp_error why = client->why; /* the hooks below may change it */
     ddpi_request_queue_requeue(&client->requests, &unsure);
     if (client->refused)
         ddpi_list_move_all(&refused, &client->requests.queued);
@@ -302,10 +315,13 @@ static void say_silent(struct ddp_error *err)
                    "store of ddprun, so check the port");
 }
 
-/* How the last attempt has ended tells more than one that has just begun. */
+/* How the last attempt has ended tells more than one that has just begun, and a refusal tells more
+ * than another server that is down. */
 void ddpi_client_why(const struct ddpi_client *client, struct ddp_error *err)
 {
-    if (client->why.status != DDP_OK)
+    if (client->refusal.status != DDP_OK)
+        ddpi_error_set(err, client->refusal.status, "%s", client->refusal.msg);
+    else if (client->why.status != DDP_OK)
         ddpi_error_set(err, client->why.status, "%s", client->why.msg);
     else if (client->sm.state == CLIENT_GREETING)
         say_silent(err);
@@ -361,6 +377,7 @@ static void open_connection(struct ddpi_client *client, uint64_t now_ms)
     client->proven = client->greet.seals.on;
     client->was_open = true;
     client->refused = false;
+    client->refusal.status = DDP_OK;
     ddpi_sm_move(&client->sm, CLIENT_OPEN);
     if (client->hooks.opened != NULL)
         client->hooks.opened(client->hooks.ctx);
@@ -495,7 +512,8 @@ static void expire_requests(struct ddpi_client *client, uint64_t now_ms)
         ddpi_client_why(client, &why);
         if (client->sm.state == CLIENT_OPEN)
             ddpi_error_set(&why, DDP_E_UNREACHABLE, "the server does not read from the connection");
-        ddpi_error_set(&err, client->refused ? why.status : DDP_E_UNREACHABLE,
+        bool refused = client->refusal.status != DDP_OK;
+        ddpi_error_set(&err, refused ? why.status : DDP_E_UNREACHABLE,
                        "not sent before the deadline: %s", why.msg);
         fail_requests(client, &late, &err);
     }

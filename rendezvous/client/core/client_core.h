@@ -21,7 +21,8 @@
  *
  * Of several servers, which take each other's place, one serves and the others refuse. A client
  * that loses its server, or is refused, dials the next one at once, and waits only after it has
- * tried all of them.
+ * tried all of them. It counts as refused when a round of attempts is over in which one server
+ * refused it for a reason that will not pass by itself.
  *
  * On a new connection the client first resumes all watches, then sends its requests. A request that
  * the server may have executed already, and must not execute twice, is not sent again: it is
@@ -78,7 +79,7 @@ struct ddpi_client {
     bool persists;           /* set by the edge: it keeps sessions and must return to them */
     uint64_t backoff_max_ms; /* set by the edge: a limit between attempts; 0: none */
     bool was_open;           /* at least once */
-    bool refused;            /* the last attempt, for a reason that will not pass by itself */
+    bool refused;            /* all servers were tried, and one refused; `why` is its reason */
     struct ddpi_request_queue requests;
     struct ddpi_client_watches watches;
     struct ddpi_tls *tls;    /* of this connection; NULL: plain text */
@@ -90,8 +91,9 @@ struct ddpi_client {
     struct ddpi_welcome welcome; /* of the last server */
     bool proven;                 /* that server has proven that it has the token */
     uint64_t at_ms;              /* WAITING: when to dial; DIALING and GREETING: when to give up */
-    unsigned attempts;    /* to connect, since a server last served all requests and watches */
-    struct ddp_error why; /* there is no connection */
+    unsigned attempts;        /* to connect, since a server last served all requests and watches */
+    struct ddp_error why;     /* there is no connection */
+    struct ddp_error refusal; /* the last one of this round of attempts; DDP_OK: none */
 };
 
 void ddpi_client_init(struct ddpi_client *client, const struct ddpi_client_hooks *hooks);

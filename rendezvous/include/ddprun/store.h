@@ -31,10 +31,11 @@
  *   - Without a connection, a call waits for one until its deadline, then returns
  *     DDP_E_UNREACHABLE.
  *   - If the server refuses the handle (because its epoch is over, say), all calls return
- *     DDP_E_DENIED or DDP_E_PROTOCOL at once, with the server's reason. New calls and existing
- *     watches make the handle try again, at most every two seconds. A handle that was accepted
- *     once, and has a token or keeps sessions, ignores a refusal by a server that does not prove
- *     that it has the token, and treats it as a lost connection.
+ *     DDP_E_DENIED or DDP_E_PROTOCOL at once, with the server's reason. Of several servers one that
+ *     refuses is enough, but the others are tried first. New calls and existing watches make the
+ *     handle try again, at most every two seconds. A handle that was accepted once, and has a token
+ *     or keeps sessions, ignores a refusal by a server that does not prove that it has the token,
+ *     and treats it as a lost connection.
  *   - With DDP_STORE_NO_RECONNECT the handle ends with its first connection.
  *
  * Errors: a call that fails returns a ddp_status (see ddprun/status.h) and fills @err, if it is not
