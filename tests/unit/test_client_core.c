@@ -255,6 +255,38 @@ START_TEST(an_ended_watch_stays_ended)
 }
 END_TEST
 
+/* Only this connection has no such watch yet: the client still had it. */
+START_TEST(a_watch_that_ends_while_it_resumes)
+{
+    struct ddpi_message asked;
+    greet(1);
+    uint64_t watch = begin_watch();
+    lose(NOW);
+    ASK(1, .op = DDPI_OP_UNWATCH, .number = (int64_t)watch);
+    ASK(2, .op = DDPI_OP_UNWATCH, .number = (int64_t)watch + 100);
+    greet(1);
+    expect_asked(DDPI_OP_WATCH, &asked);
+    REPLY(.op = DDPI_OP_WATCH, .id = watch, .status = DDP_E_GONE, .version = 99);
+    for (int i = 0; i < 2; i++) {
+        expect_asked(DDPI_OP_UNWATCH, &asked);
+        REPLY(.op = DDPI_OP_UNWATCH, .id = asked.id, .status = DDP_E_NOT_FOUND);
+    }
+    deliver();
+    ck_assert_int_eq(results[1], DDP_OK);
+    ck_assert_int_eq(results[2], DDP_E_NOT_FOUND);
+    expect_asked(DDPI_OP_WATCH, &asked); /* was asked for again before the end was known */
+    REPLY(.op = DDPI_OP_WATCH, .id = watch, .version = 100);
+    change(watch, 101);
+    deliver();
+    expect_asked(DDPI_OP_UNWATCH, &asked);
+    ck_assert_uint_eq((uint64_t)asked.number, watch);
+    ck_assert_uint_eq(ntold, 0);
+    lose(NOW);
+    greet(1);
+    expect_nothing_asked();
+}
+END_TEST
+
 START_TEST(deadlines_without_a_connection)
 {
     ddpi_client_start(&client, NOW);
@@ -707,9 +739,9 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, a_watch_that_is_refused_for_good, 0,
                         sizeof for_good / sizeof *for_good);
     tcase_add_loop_test(tcase, a_watch_that_loses_the_connection, 0, 2);
-    ADD_TESTS(tcase, an_ended_watch_stays_ended, deadlines_without_a_connection,
-              a_silent_server_is_given_up, attempts_end_and_become_rare,
-              several_servers_are_dialled_in_turn);
+    ADD_TESTS(tcase, an_ended_watch_stays_ended, a_watch_that_ends_while_it_resumes,
+              deadlines_without_a_connection, a_silent_server_is_given_up,
+              attempts_end_and_become_rare, several_servers_are_dialled_in_turn);
     tcase_add_loop_test(tcase, attempts_do_not_become_too_rare, 0, 4);
     tcase_add_loop_test(tcase, a_server_that_lets_nobody_in, 0, 2);
     tcase_add_loop_test(tcase, one_of_several_servers_refuses, 0, 6);

@@ -81,6 +81,21 @@ void ddpi_client_resolved(struct ddpi_client *client, uint64_t now_ms)
 
 /* ---- answers ---- */
 
+/* The owner of a watch has ended it. A server that does not have it may have said just before that
+ * it cannot resume it. Returns the answer for the owner. */
+static const struct ddpi_message *end_watch(struct ddpi_client *client,
+                                            const struct ddpi_client_request *request,
+                                            const struct ddpi_message *reply)
+{
+    static const struct ddpi_message ended = {.op = DDPI_OP_UNWATCH, .status = DDP_OK};
+    uint64_t id = (uint64_t)request->message.number;
+    struct ddpi_client_watch *watch = ddpi_client_watch_find(&client->watches, id);
+    if (watch == NULL || (reply->status != DDP_OK && reply->status != DDP_E_NOT_FOUND))
+        return reply;
+    ddpi_client_watch_drop(watch);
+    return &ended;
+}
+
 /* With @reply, or else because of @err. The request leaves the core before its owner is told, which
  * may submit it again at once. */
 static void end_request(struct ddpi_client *client, struct ddpi_client_request *request,
@@ -97,9 +112,8 @@ static void end_request(struct ddpi_client *client, struct ddpi_client_request *
     ddpi_list_remove(&request->of_queue);
     if (request->message.op == DDPI_OP_WATCH)
         ddpi_client_watch_started(&client->watches, request, reply);
-    if (request->message.op == DDPI_OP_UNWATCH && reply->status == DDP_OK)
-        ddpi_client_watch_drop(
-            ddpi_client_watch_find(&client->watches, (uint64_t)request->message.number));
+    if (request->message.op == DDPI_OP_UNWATCH)
+        reply = end_watch(client, request, reply);
     client->hooks.done(client->hooks.ctx, request, reply);
 }
 
