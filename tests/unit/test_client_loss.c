@@ -1,6 +1,6 @@
 /*
  * test_client_loss.c - conversations of the client core that are cut at every byte, or have no
- * memory at any allocation.
+ * memory at any allocation; what is said of requests that were sent before the cut.
  */
 #include "check_main.h"
 #include "client_fixture.h"
@@ -139,6 +139,49 @@ START_TEST(no_memory_at_any_point)
 }
 END_TEST
 
+/* ---- what is sent twice ---- */
+
+enum loss { OUT_OF_TIME, REFUSED, CANCELED, LOSSES };
+
+/* What was sent on the connection that is gone may have been executed, whatever ends it. */
+static const struct {
+    enum ddpi_op op;
+    bool changes; /* the server */
+} repeated[] = {
+    {DDPI_OP_FENCE, true}, {DDPI_OP_SESSION_KEEP, true}, {DDPI_OP_SESSION_HOLD, true},
+    {DDPI_OP_LIST, false}, {DDPI_OP_WATCH, false},       {DDPI_OP_TRY_GET, false},
+};
+
+START_TEST(what_was_sent_before_may_have_been_executed)
+{
+    static const ddp_status untouched[] = {DDP_E_UNREACHABLE, DDP_E_DENIED, DDP_E_CANCELED};
+    int loss = _i % LOSSES;
+    bool changes = repeated[_i / LOSSES].changes;
+    struct ddpi_message asked;
+    greet(1);
+    ASK(0, .op = repeated[_i / LOSSES].op, KEY("k"));
+    expect_asked(repeated[_i / LOSSES].op, &asked);
+    lose(NOW);
+    ck_assert_int_eq(results[0], DDP_E_INTERNAL); /* it is to be sent again */
+    ASK(1, .op = repeated[_i / LOSSES].op, KEY("l"));
+    if (loss == CANCELED) {
+        ddpi_client_cancel(&client, &requests[0]);
+        ddpi_client_cancel(&client, &requests[1]);
+    } else {
+        const struct ddp_error denied = {.status = DDP_E_DENIED, .msg = "not you"};
+        ddpi_client_tick(&client, client.at_ms);
+        if (loss == REFUSED)
+            ddpi_client_lost(&client, &denied, NOW);
+        else
+            ddpi_client_tick(&client, NOW + SOON_MS);
+    }
+    ck_assert_int_eq(results[0], changes && loss != CANCELED ? DDP_E_CLOSED : untouched[loss]);
+    ck_assert_int_eq(results[1], untouched[loss]);
+    ck_assert_uint_eq(strstr(texts[0], "the server may have executed it") != NULL, changes);
+    ck_assert_ptr_null(strstr(texts[1], "the server may have executed it"));
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("client_loss");
@@ -146,6 +189,8 @@ Suite *test_suite(void)
     tcase_add_checked_fixture(tcase, client_setup, client_teardown);
     tcase_add_test(tcase, a_loss_at_every_byte);
     tcase_add_test(tcase, no_memory_at_any_point);
+    tcase_add_loop_test(tcase, what_was_sent_before_may_have_been_executed, 0,
+                        LOSSES * sizeof repeated / sizeof *repeated);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -124,6 +124,18 @@ static void fail_requests(struct ddpi_client *client, struct ddpi_list *requests
         end_request(client, ddpi_request_of(requests->next), NULL, err);
 }
 
+/* @requests are not on this connection, but some may have been executed on an earlier one. */
+static void fail_queued(struct ddpi_client *client, struct ddpi_list *requests,
+                        const struct ddp_error *err, const struct ddp_error *why)
+{
+    struct ddp_error unsure;
+    ddpi_error_set(&unsure, DDP_E_CLOSED, "the server may have executed it: %s", why->msg);
+    while (!ddpi_list_empty(requests)) {
+        struct ddpi_client_request *request = ddpi_request_of(requests->next);
+        end_request(client, request, NULL, request->maybe_done ? &unsure : err);
+    }
+}
+
 /* ---- output ---- */
 
 void ddpi_client_urge(struct ddpi_client *client, struct ddpi_client_request *request,
@@ -301,7 +313,7 @@ void ddpi_client_lost(struct ddpi_client *client, const struct ddp_error *err, u
         ddpi_sm_move(&client->sm, CLIENT_WAITING);
     }
     fail_requests(client, &unsure, &unsure_why);
-    fail_requests(client, &refused, &why);
+    fail_queued(client, &refused, &why, &why);
 }
 
 void ddpi_client_close(struct ddpi_client *client, const struct ddp_error *err)
@@ -529,7 +541,7 @@ static void expire_requests(struct ddpi_client *client, uint64_t now_ms)
         bool refused = client->refusal.status != DDP_OK;
         ddpi_error_set(&err, refused ? why.status : DDP_E_UNREACHABLE,
                        "not sent before the deadline: %s", why.msg);
-        fail_requests(client, &late, &err);
+        fail_queued(client, &late, &err, &why);
     }
 }
 

@@ -34,6 +34,7 @@ static void set_id_and_deadline(struct ddpi_request_queue *queue,
     request->message.id = ++queue->last_id;
     request->deadline_ms = ddpi_deadline(now_ms, timeout_ms);
     request->frame_end = 0;
+    request->maybe_done = false;
     if (queue->next_expiry_ms > request->deadline_ms)
         queue->next_expiry_ms = request->deadline_ms;
 }
@@ -100,7 +101,8 @@ struct ddpi_client_request *ddpi_request_queue_find(const struct ddpi_request_qu
 bool ddpi_request_queue_was_sent(const struct ddpi_request_queue *queue,
                                  const struct ddpi_client_request *request)
 {
-    return request->frame_end > 0 && request->frame_end <= queue->sent_bytes;
+    return request->maybe_done ||
+           (request->frame_end > 0 && request->frame_end <= queue->sent_bytes);
 }
 
 /* When @request is given up: at its deadline, or later if it is pending, as the server answers. */
@@ -155,17 +157,24 @@ static bool is_repeatable(enum ddpi_op op)
     }
 }
 
+static bool changes_server(enum ddpi_op op)
+{
+    return op == DDPI_OP_FENCE || op == DDPI_OP_SESSION_KEEP || op == DDPI_OP_SESSION_HOLD;
+}
+
 void ddpi_request_queue_requeue(struct ddpi_request_queue *queue, struct ddpi_list *unsure)
 {
     struct ddpi_list *oldest_queued = queue->queued.next;
     ddpi_list_for_each_safe (node, &queue->pending) {
         struct ddpi_client_request *request = ddpi_request_of(node);
-        bool is_unsure =
-            ddpi_request_queue_was_sent(queue, request) && !is_repeatable(request->message.op);
+        bool was_sent = ddpi_request_queue_was_sent(queue, request);
+        bool is_unsure = was_sent && !is_repeatable(request->message.op);
         ddpi_list_remove(node);
         ddpi_list_append(is_unsure ? unsure : oldest_queued, node);
-        if (!is_unsure)
-            request->frame_end = 0;
+        if (is_unsure)
+            continue;
+        request->frame_end = 0;
+        request->maybe_done = was_sent && changes_server(request->message.op);
     }
     queue->next_expiry_ms = 0; /* some may have passed their deadline */
 }

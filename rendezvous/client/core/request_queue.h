@@ -18,6 +18,7 @@ struct ddpi_client_request {
     struct ddpi_message message; /* the owner keeps what it points to */
     uint64_t deadline_ms;
     uint64_t frame_end; /* where it ends in the output of this connection; 0: not written */
+    bool maybe_done;    /* it was sent on an earlier connection, and changes something */
 };
 
 struct ddpi_request_queue {

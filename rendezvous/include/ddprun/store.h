@@ -29,7 +29,8 @@
  *   - Other requests that the server may have executed return DDP_E_CLOSED: only the caller knows
  *     whether to repeat them.
  *   - Without a connection, a call waits for one until its deadline, then returns
- *     DDP_E_UNREACHABLE.
+ *     DDP_E_UNREACHABLE; or DDP_E_CLOSED if it fences or keeps a session, and was sent before the
+ *     connection was lost.
  *   - If the server refuses the handle (because its epoch is over, say), all calls return
  *     DDP_E_DENIED or DDP_E_PROTOCOL at once, with the server's reason. Of several servers one that
  *     refuses is enough, but the others are tried first. New calls and existing watches make the
