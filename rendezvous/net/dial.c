@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "tcp.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -103,11 +104,16 @@ static int finish_connect(const struct ddpi_link *link, bool ready, uint64_t now
     return getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &sys_errno, &len) == 0 ? sys_errno : errno;
 }
 
+void ddpi_link_tune(int fd)
+{
+    const unsigned silence_ms = DDPI_LINK_SILENCE_MS;
+    ddpi_tune_tcp(fd);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
+}
+
 static void dial_connected(struct ddpi_link *link)
 {
-    int on = 1;
-    setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    setsockopt(link->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    ddpi_link_tune(link->fd);
     forget_addresses(link);
 }
 

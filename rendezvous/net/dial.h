@@ -1,6 +1,7 @@
 /*
  * dial.h - the blocking client's connection: a non-blocking socket that the caller polls. Only
- * resolving a name can block. No libuv, no globals, no signals.
+ * resolving a name can block. No libuv, no globals, no signals. Also what both clients set on their
+ * sockets.
  */
 #ifndef DDPI_DIAL_H
 #define DDPI_DIAL_H
@@ -12,6 +13,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+enum { DDPI_LINK_SILENCE_MS = 10000 };
 
 struct ddpi_link {
     int fd;                 /* -1: not connected */
@@ -38,6 +41,15 @@ ddp_status ddpi_link_dial(struct ddpi_link *link, struct addrinfo *infos, uint64
 /* Continue when the socket is @ready for output, or its time has run out. The same results. */
 ddp_status ddpi_link_go_on(struct ddpi_link *link, bool ready, uint64_t now_ms,
                            struct ddp_error *err);
+
+/*
+ * Let the kernel end @fd, connected by either client, when the server's machine has been silent for
+ * DDPI_LINK_SILENCE_MS: by probes while the client waits, and by TCP_USER_TIMEOUT while something
+ * is under way. The kernel of a server that is stopped for a moment acknowledges both, so the
+ * connection stays. But where megabytes have filled its buffers, TCP_USER_TIMEOUT also counts the
+ * time in which there is no room for more (tcp(7)).
+ */
+void ddpi_link_tune(int fd);
 
 /* The address of the peer; zero if it has disconnected. */
 struct ddpi_address ddpi_link_peer(const struct ddpi_link *link);

@@ -665,10 +665,13 @@ class Cables(Wired):
         super().setUp()
         self.store(node='store', port=29400)
 
+    def stat(self, name):
+        command = self.wires.enter('store', [DDPCTL, 'store', f'--endpoint={self.endpoint}', '--json', 'stats'])
+        return json.loads(subprocess.run(command, env=self.env, check=True, capture_output=True).stdout)[name]
+
     def sessions(self):
         """How many nodes the store counts on."""
-        command = self.wires.enter('store', [DDPCTL, 'store', f'--endpoint={self.endpoint}', '--json', 'stats'])
-        return json.loads(subprocess.run(command, env=self.env, check=True, capture_output=True).stdout)['sessions']
+        return self.stat('sessions')
 
     def test_agents_and_nodes_are_killed(self):
         job = self.cluster('2:5')
@@ -757,6 +760,16 @@ class Cables(Wired):
         self.wires.heal('store')
         job.running(*FIVE, after=before.number)
         job.end(*FIVE)
+
+    def test_a_client_that_waits_loses_its_store(self):
+        """Nobody but its kernel tells it that the machine of the store is gone. ddpctl does not connect again."""
+        command = self.wires.enter('n1', [DDPCTL, 'store', f'--endpoint={self.endpoint}', '--timeout=1h', 'wait', 'key'])
+        client = self.start(*command[1:], program=command[0])
+        wait_until(lambda: self.stat('waits') == 1, 'the client')
+        self.wires.cut('store')
+        client.wait()
+        self.assertEqual(client.code, UNREACHABLE)
+        self.assertIn('Connection timed out', client.err)
 
     def test_a_node_is_stopped(self):
         """All of it, for a little longer than the lease. When it wakes up, in any order, it may not

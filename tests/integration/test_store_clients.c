@@ -5,6 +5,7 @@
  */
 #include "store_clients.h"
 
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -482,6 +483,40 @@ START_TEST(another_store_in_its_place)
 }
 END_TEST
 
+/* The only descriptor of this process at whose other end is the server's port. */
+static int socket_to_server(void)
+{
+    for (int fd = 0; fd < sysconf(_SC_OPEN_MAX); fd++) {
+        struct sockaddr_in peer = {0};
+        socklen_t len = sizeof peer;
+        if (getpeername(fd, (struct sockaddr *)&peer, &len) == 0 && peer.sin_family == AF_INET &&
+            ntohs(peer.sin_port) == store_thread_port(server))
+            return fd;
+    }
+    ck_abort_msg("no socket to the server");
+}
+
+/* Nothing else ends a wait at a machine that has lost its power. */
+START_TEST(the_kernel_looks_after_the_connection)
+{
+    static const struct {
+        int level, name, value;
+    } wanted[] = {{IPPROTO_TCP, TCP_NODELAY, 1},  {SOL_SOCKET, SO_KEEPALIVE, 1},
+                  {IPPROTO_TCP, TCP_KEEPIDLE, 4}, {IPPROTO_TCP, TCP_KEEPINTVL, 2},
+                  {IPPROTO_TCP, TCP_KEEPCNT, 3},  {IPPROTO_TCP, TCP_USER_TIMEOUT, 10000}};
+    struct store_client *c = client_open(NULL);
+    assert_usable(c);
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        int value = 0;
+        socklen_t len = sizeof value;
+        ck_assert_int_eq(
+            getsockopt(socket_to_server(), wanted[i].level, wanted[i].name, &value, &len), 0);
+        ck_assert_int_eq(value, wanted[i].value);
+    }
+    client_close(c);
+}
+END_TEST
+
 static void add_contract(Suite *suite, const struct client_row *row)
 {
     TCase *tcase = tcase_create(row->name);
@@ -491,7 +526,8 @@ static void add_contract(Suite *suite, const struct client_row *row)
               the_largest_value, events_come_beside_other_calls,
               a_new_connection_goes_on_where_the_last_was, keys_vanish_with_their_session,
               nobody_listens, peers_that_are_no_store, a_server_that_falls_silent,
-              a_server_that_stops_says_so, a_wait_survives_a_restart, another_store_in_its_place);
+              a_server_that_stops_says_so, a_wait_survives_a_restart, another_store_in_its_place,
+              the_kernel_looks_after_the_connection);
     suite_add_tcase(suite, tcase);
 }
 

@@ -11,6 +11,7 @@
 #include "keep_alive.h"
 
 #include "clock.h"
+#include "dial.h"
 #include "mem.h"
 
 #include <netinet/tcp.h>
@@ -54,12 +55,12 @@ static struct kept_session *kept_of(struct ddpi_list *node)
 }
 
 /* Let the kernel end a connection that is silent for half the lease, while there is time to make
- * another one. */
+ * another one; with a long lease it does so earlier. */
 static void limit_silence(ddp_store_uv *store, const struct kept_session *kept)
 {
     unsigned ms = kept->lease_ms / 2 > RETRY_MS ? kept->lease_ms / 2 : RETRY_MS;
     uv_os_fd_t fd;
-    if (uv_fileno((uv_handle_t *)&store->tcp, &fd) == 0)
+    if (ms < DDPI_LINK_SILENCE_MS && uv_fileno((uv_handle_t *)&store->tcp, &fd) == 0)
         (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
 }
 

@@ -16,6 +16,7 @@
 #include "uv_state.h"
 
 #include "clock.h"
+#include "dial.h"
 #include "error.h"
 #include "keep_alive.h"
 #include "mem.h"
@@ -211,6 +212,7 @@ static void greet_server(ddp_store_uv *store)
 static void on_connected(uv_connect_t *connect, int uv_err)
 {
     ddp_store_uv *store = connect->data;
+    uv_os_fd_t fd;
     if (store->link.state != UV_LINK_CONNECTING)
         return;
     if (uv_err == 0 && reached_itself(store))
@@ -219,8 +221,8 @@ static void on_connected(uv_connect_t *connect, int uv_err)
         uv_err = uv_read_start((uv_stream_t *)&store->tcp, on_read_alloc, on_socket_read);
     if (uv_err == 0) {
         ddpi_sm_move(&store->link, UV_LINK_UP);
-        uv_tcp_nodelay(&store->tcp, 1);
-        uv_tcp_keepalive(&store->tcp, 1, 60);
+        if (uv_fileno((uv_handle_t *)&store->tcp, &fd) == 0)
+            ddpi_link_tune(fd);
         if (store->core.sm.state == CLIENT_DIALING)
             greet_server(store);
     } else {

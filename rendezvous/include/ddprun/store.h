@@ -17,7 +17,8 @@
  * (49 days). There is one exception, the lookup of a host name by DNS; see ddp_store_connect().
  *
  * Lost connections: the handle reconnects by itself while it is used, after 10 ms at first, then
- * less often, at least every two seconds.
+ * less often, at least every two seconds. A connection is also lost when the server's machine has
+ * been silent for 10 seconds, as one without power is.
  *   - Sessions do not depend on a connection and continue.
  *   - Watches resume after the last event they reported, before any other request is sent: no event
  *     is missed, repeated or out of order, and watches keep their numbers. If the server no longer

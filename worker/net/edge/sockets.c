@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -171,21 +170,6 @@ int ddpi_connect_result(int fd)
     int error = 0;
     socklen_t len = sizeof error;
     return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 ? error : errno;
-}
-
-void ddpi_tune_tcp(int fd)
-{
-    /* No TCP_USER_TIMEOUT: Linux applies it to a peer that lives and merely does not read, such as
-     * a rank that computes. Probes on the control connection find dead machines. */
-    static const struct {
-        int level, name, value;
-    } options[] = {{IPPROTO_TCP, TCP_NODELAY, 1},
-                   {SOL_SOCKET, SO_KEEPALIVE, 1},
-                   {IPPROTO_TCP, TCP_KEEPIDLE, 4},
-                   {IPPROTO_TCP, TCP_KEEPINTVL, 2},
-                   {IPPROTO_TCP, TCP_KEEPCNT, 3}};
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        (void)setsockopt(fd, options[i].level, options[i].name, &options[i].value, sizeof(int));
 }
 
 ddp_status ddpi_send_fds(int fd, const void *bytes, size_t len, const int *fds, size_t nfds,

@@ -4,6 +4,8 @@
 #ifndef DDPI_SOCKETS_H
 #define DDPI_SOCKETS_H
 
+#include "tcp.h"
+
 #include <ddprun/status.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -43,8 +45,9 @@ int ddpi_accept(int listener);
  * negative even then. */
 int ddpi_socket_pair(int fds[2]);
 
-/* Send small messages at once; notice a dead machine within ten seconds. */
-void ddpi_tune_tcp(int fd);
+/* Of a connection by TCP, ddpi_tune_tcp() is all that there is to set. TCP_USER_TIMEOUT would also
+ * end those to a rank that computes, and so does not read; probes on the control connection find
+ * machines that are gone. */
 
 /* Send all @len bytes or none, with @nfds descriptors, without blocking. */
 ddp_status ddpi_send_fds(int fd, const void *bytes, size_t len, const int *fds, size_t nfds,
