@@ -56,7 +56,8 @@ void ddpi_server_not_half_open(struct ddpi_server *server, struct ddpi_conn *con
     server->admission.half_open_count--;
 }
 
-static void evict_oldest(struct ddpi_server *server)
+/* @full: there are as many connections as there may be, whether half-open or not. */
+static void evict_oldest(struct ddpi_server *server, bool full)
 {
     struct ddpi_conn *conn =
         ddpi_container_of(server->admission.half_open.next, struct ddpi_conn, of_half_open);
@@ -68,7 +69,10 @@ static void evict_oldest(struct ddpi_server *server)
                  "authenticated yet",
                  host, conn->peer.port);
     }
-    ddpi_conn_close(conn, DDP_E_LIMIT, "too many connections are not authenticated yet");
+    ddpi_conn_close(conn, DDP_E_LIMIT,
+                    full ? "the server has as many connections as it may have, and this one was "
+                           "not authenticated yet"
+                         : "too many connections are not authenticated yet");
     ddpi_server_not_half_open(server, conn);
 }
 
@@ -190,7 +194,7 @@ void ddpi_server_on_connected(void *owner, const struct ddpi_listener *listener,
         refuse_full(server, fd);
     } else {
         if (full || server->admission.half_open_count >= server->admission.max_half_open)
-            evict_oldest(server);
+            evict_oldest(server, full);
         admit_connection(server, listener, fd, &peer);
     }
 }

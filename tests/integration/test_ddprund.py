@@ -138,7 +138,7 @@ class Limits(DdprundCase):
     def test_connections(self):
         job = self.serve('--max-connections=2')
         with self.greeted(job), self.greeted(job):
-            code, _, err = self.ctl(job.endpoints[0], 'stats')
+            code, _, err = self.ctl(job.endpoints[0], '--timeout=1s', 'stats')
             self.assertEqual(code, LIMIT)
             self.assertIn('as many connections as it may have', err)
         job.read_until('warning: refused a connection')
@@ -187,6 +187,26 @@ class Limits(DdprundCase):
         job.read_until('closed to make room for a newer one')
         self.stop(job)
         self.assertRegex(job.err, r'info: stopped .* displaced 1,')
+
+    def test_it_hears_what_is_full(self):
+        for limit, text in (('--max-half-open=1', b'too many connections are not authenticated yet'),
+                            ('--max-connections=1', b'as many connections as it may have')):
+            job = self.serve(limit)
+            with connect(job.endpoints[0]) as first:
+                first.sendall(b'DDPS\3\0\3\0')
+                self.assertEqual(len(first.recv(8, socket.MSG_WAITALL)), 8)
+                with connect(job.endpoints[0]):
+                    self.assertIn(text, b''.join(iter(lambda: first.recv(4096), b'')))
+            self.stop(job)
+
+    def test_a_client_waits_until_there_is_room(self):
+        job = self.serve('--max-connections=1')
+        with self.greeted(job):
+            client = self.ctl_start(job.endpoints[0], '--timeout=1h', 'add', 'a')
+            job.read_until('warning: refused a connection')
+        out, err = client.communicate()
+        self.assertEqual((client.returncode, out, err), (0, b'1\n', b''))
+        self.stop(job)
 
     def test_tcpstore_keys_have_their_prefix(self):
         job = self.serve('--tcpstore-prefix=torch/', '--tcpstore-max-value=4')

@@ -319,11 +319,12 @@ START_TEST(too_many_connections)
     restart(&(struct ddpi_server_options){.max_connections = 2});
     ddp_store *one = open_store(), *two = open_store(), *three = NULL;
     struct ddp_store_options options = {.size = sizeof options,
-                                        .endpoint = store_thread_endpoint(server)};
+                                        .endpoint = store_thread_endpoint(server),
+                                        .connect_timeout_ms = 2000};
     struct ddp_error err;
     ck_assert_int_eq(ddp_store_connect(&options, &three, &err), DDP_E_LIMIT);
     ck_assert_ptr_null(three);
-    ck_assert_uint_eq(store_thread_stats(server).refused, 1);
+    ck_assert_uint_ge(store_thread_stats(server).refused, 1); /* it has tried again */
     ddp_store_close(two);
     await_connections(1);
     two = open_store();

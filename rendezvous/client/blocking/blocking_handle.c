@@ -24,10 +24,16 @@ static uint32_t next_jitter(void *ctx)
     return (uint32_t)(bits >> 32);
 }
 
-/* The server may be starting, or being replaced: try again. */
-static bool may_pass(ddp_status status)
+static bool is_no_answer(ddp_status status)
 {
     return status == DDP_E_UNREACHABLE || status == DDP_E_CLOSED;
+}
+
+/* The server may be starting, or being replaced, or have no room or no time for us now: try
+ * again. */
+static bool may_pass(ddp_status status)
+{
+    return is_no_answer(status) || status == DDP_E_LIMIT || status == DDP_E_TIMEOUT;
 }
 
 static bool goes_on(const struct ddpi_client *core)
@@ -52,12 +58,12 @@ static ddp_status connect_first(ddp_store *store, struct ddp_error *err)
         return DDP_OK;
     }
     ddpi_client_why(core, &why);
-    if (may_pass(why.status) && ddpi_errno_lacks_descriptors(core->why.sys_errno))
+    if (is_no_answer(why.status) && ddpi_errno_lacks_descriptors(core->why.sys_errno))
         return ddpi_error_set(err, DDP_E_SYSTEM,
                               "no descriptor is left to connect to the store at %s (tried for %u "
                               "ms): %s",
                               store->target.endpoint, timeout_ms, why.msg);
-    if (may_pass(why.status))
+    if (is_no_answer(why.status))
         return ddpi_error_set(err, DDP_E_UNREACHABLE,
                               "no store answers at %s (tried for %u ms): %s",
                               store->target.endpoint, timeout_ms, why.msg);

@@ -142,13 +142,15 @@ DDP_API const char *ddp_store_version(void);
  * Connect to the store at @options->endpoint.
  *
  * Blocks for at most connect_timeout_ms. While no server listens it tries again, so that client and
- * server may start in any order. (A lookup of a host name by DNS may block longer: the system's
- * resolver has its own timeout and cannot be interrupted.) @options is not kept.
+ * server may start in any order; and so it does while the server has no room. (A lookup of a host
+ * name by DNS may block longer: the system's resolver has its own timeout and cannot be
+ * interrupted.) @options is not kept.
  *
  * On DDP_OK *@ret_store is a handle; close it with ddp_store_close().
  * DDP_E_UNREACHABLE: no server answered before the deadline; @err names each address and its error.
  * DDP_E_DENIED: the server refuses this client, or could not prove that it has the token; or the
  * token file does not exist, or other users can read or change it. @err says what to do.
+ * DDP_E_LIMIT: the server had no room before the deadline; @err says which limit is reached.
  * DDP_E_SYSTEM: this process has too many open files; @err names the limit.
  */
 DDP_API DDP_MUST_CHECK ddp_status ddp_store_connect(const struct ddp_store_options *options,
