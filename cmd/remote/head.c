@@ -1,6 +1,6 @@
 /*
- * head.c - see head.h. Owns the loop, the store and the agents. Must not decide about ranks or
- * restarts: the rounds do.
+ * head.c - see head.h. Owns the loop, the store and the agents. Must not decide about ranks,
+ * restarts or the result: the rounds do. That an agent ends says only that its host is gone.
  *
  * The end of a job has steps: the agents get a signal, as their users would send it; then their
  * leashes are let go, at which they kill their workers; then the remote shells are killed. Each
@@ -18,6 +18,7 @@
 #include "processors.h"
 #include "proof.h"
 #include "remote_agent.h"
+#include "rounds.h"
 #include "signames.h"
 #include "sigwatch.h"
 #include "thread.h"
@@ -40,7 +41,7 @@ enum {
 
 enum head_step {
     HEAD_RUNNING,
-    HEAD_EXPECTING, /* the verdict is known, and the other agents should end by themselves */
+    HEAD_EXPECTING, /* the job is over, and the agents should end by themselves */
     HEAD_SIGNALLED,
     HEAD_LET_GO,
     HEAD_KILLED,
@@ -63,8 +64,8 @@ struct head {
     uv_timer_t patience;
     uv_poll_t guard;
     enum head_step step;
-    int code;      /* of the job; -1: not known yet */
-    int lost_code; /* if nothing else tells: a host was lost, or could not be started */
+    int code;      /* of the job, from its rounds; -1: not known yet */
+    int lost_code; /* why the first host is gone; 0: none is */
     int signal;    /* that ended the job; 0: none */
     uint64_t signal_ms;
     bool discovered; /* the first list has come */
@@ -152,28 +153,48 @@ static void wait_at_most(struct head *head, enum head_step step, uint64_t ms)
     uv_timer_start(&head->patience, on_patience_over, ms, 0);
 }
 
-/* An agent that has not said hello cannot read signals yet. */
-static void signal_agents(struct head *head, int sig)
+/* One that has not said hello cannot read signals yet. */
+static void give_up_starting(struct remote_agent *agent)
 {
-    for (size_t i = 0; i < head->count; i++) {
-        struct remote_agent *agent = head->agents[i];
-        if (agent->exited)
-            continue;
-        if (agent->sm.state == REMOTE_STARTING)
-            remote_agent_give_up(agent);
-        else if (agent->sm.state == REMOTE_RUNNING)
-            remote_agent_signal(agent, sig);
-        agent->stopping = true;
-    }
+    if (agent->exited || agent->sm.state != REMOTE_STARTING)
+        return;
+    remote_agent_give_up(agent);
+    agent->stopping = true;
 }
 
 static void end_job(struct head *head, int sig)
 {
-    signal_agents(head, sig);
+    apply_to_all(head, give_up_starting);
+    for (size_t i = 0; i < head->count; i++) {
+        struct remote_agent *agent = head->agents[i];
+        if (agent->exited || agent->sm.state != REMOTE_RUNNING)
+            continue;
+        remote_agent_signal(agent, sig);
+        agent->stopping = true;
+    }
     if (head->step < HEAD_SIGNALLED)
         wait_at_most(head, HEAD_SIGNALLED, head->config->shutdown_timeout_ms + STEP_MS);
     if (head->up == 0)
         close_head(head);
+}
+
+/* The agents get the result from the rounds, too, and end by themselves. If hosts that came too
+ * late begin the job anew then, it is ended from the loop, since the server may not be called here.
+ * With discovery other hosts may come for those that have left. */
+static void on_job_changed(void *ctx, const char *job, const struct ddpi_rounds_summary *now)
+{
+    struct head *head = ctx;
+    bool over = now->state == ROUNDS_CLOSED &&
+                (now->exit_code != EXIT_LEFT || head->config->discovery == NULL);
+    bool known = head->code >= 0;
+    if (over == known || head->step > HEAD_EXPECTING || strcmp(job, head->config->job) != 0)
+        return;
+    if (over) {
+        head->code = now->exit_code;
+        apply_to_all(head, give_up_starting);
+    }
+    wait_at_most(head, HEAD_EXPECTING,
+                 over && head->up > 0 ? head->config->shutdown_timeout_ms + STEP_MS : 0);
 }
 
 static void on_settled(void *ctx)
@@ -205,21 +226,24 @@ static void close_head(struct head *head)
 
 /* ---- the hosts ---- */
 
-static void add_agent(struct head *head, const struct host_entry *host)
+/* False: memory is short. */
+static bool add_agent(struct head *head, const struct host_entry *host)
 {
     if (head->count == head->room) {
         size_t room = head->room > 0 ? head->room * 2 : 16;
         struct remote_agent **agents = ddpi_realloc(head->agents, room, sizeof *agents);
         if (agents == NULL)
-            return; /* it is listed again */
+            return false;
         head->agents = agents;
         head->room = room;
     }
     struct remote_agent *agent = ddpi_calloc(1, sizeof *agent);
     if (agent == NULL)
-        return;
+        return false;
     remote_agent_init(agent, host, &head->loop, &head->mux, &head->spawner, &head->hooks);
+    agent->listed = true;
     head->agents[head->count++] = agent;
+    return true;
 }
 
 static void start_agent(struct head *head, struct remote_agent *agent, uint32_t rank)
@@ -256,7 +280,7 @@ static void start_hosts(struct head *head)
 {
     for (size_t i = 0; i < head->count && head->step == HEAD_RUNNING; i++) {
         struct remote_agent *agent = head->agents[i];
-        if (agent->listed && agent->sm.state == REMOTE_IDLE &&
+        if (agent->listed && !agent->drained && agent->sm.state == REMOTE_IDLE &&
             !blacklist_has(&agent->blacklist, ddpi_monotonic_ms()) &&
             head->up < head->config->max_nodes)
             start_agent(head, agent, (uint32_t)i);
@@ -281,17 +305,14 @@ static void on_hosts(void *ctx, const struct host_list *list)
         head->agents[i]->listed = false;
     for (size_t i = 0; i < list->count; i++) {
         struct remote_agent *agent = find_agent(head, list->entries[i].name);
-        if (agent == NULL) {
-            add_agent(head, &list->entries[i]);
-            agent = find_agent(head, list->entries[i].name);
-            if (agent != NULL && head->discovered)
-                logmux_note(&head->mux, "host '%s' is new", agent->host.name);
-        }
         if (agent != NULL)
             agent->listed = true;
+        else if (add_agent(head, &list->entries[i]) && head->discovered)
+            logmux_note(&head->mux, "host '%s' is new", list->entries[i].name);
     }
     for (size_t i = 0; i < head->count; i++) {
         struct remote_agent *agent = head->agents[i];
+        agent->drained = agent->drained && agent->listed;
         if (agent->listed || agent->stopping || agent->sm.state != REMOTE_RUNNING)
             continue;
         logmux_note(&head->mux, "host '%s' is no longer listed: its workers are stopped",
@@ -318,21 +339,22 @@ static void on_agent_ready(void *ctx, struct remote_agent *agent)
         logmux_note(&head->mux, "host '%s' has ddprun %s, and this one " DDPRUN_VERSION,
                     agent->host.name, agent->version);
     logmux_detail(&head->mux, "ddprun runs on host '%s'", agent->host.name);
-    if (head->step != HEAD_RUNNING)
-        remote_agent_signal(agent, SIGTERM);
 }
 
-/* ssh's own failures end with 255, and say on its stderr what they are. */
-static bool is_connection(const struct remote_agent *agent)
+/* The agent has run and ended by itself: its user has been told why. ssh's own failures end with
+ * 255. While the job goes on, no agent ends with a code of its workers. */
+static bool has_left(const struct remote_agent *agent)
 {
     int code = remote_agent_code(agent);
-    return code == SSH_FAILED || code == 128 + SIGKILL;
+    return agent->version[0] != '\0' && code != SSH_FAILED && code != 128 + SIGKILL;
 }
 
 /* The agent's own sentence comes with a code of ddprun; all else is a host out of reach. */
-static int code_of_start(const struct remote_agent *agent)
+static int code_of_end(const struct remote_agent *agent)
 {
     int code = remote_agent_code(agent);
+    if (has_left(agent))
+        return code == 0 ? EXIT_STOPPED : code; /* 0: it was drained */
     return code == EXIT_USAGE || code == EXIT_REFUSED || code == EXIT_CONFIG ? code
                                                                              : EXIT_UNREACHABLE;
 }
@@ -352,25 +374,22 @@ static bool has_enough(const struct head *head)
     return head->config->discovery != NULL || head->up >= head->config->min_nodes;
 }
 
-/* The agent has ended with the verdict of the job: that of its rounds, which all agents have. */
-static bool has_verdict(const struct remote_agent *agent)
-{
-    return agent->version[0] != '\0' && !is_connection(agent) && !agent->stopping;
-}
-
+/* A host that was drained, or ended by a signal there, has not failed. Hosts that end since too few
+ * are left do not say why. */
 static void note_end(struct head *head, struct remote_agent *agent)
 {
-    bool started = agent->version[0] != '\0';
-    if (has_verdict(agent)) {
-        if (head->code <= 0)
-            head->code = remote_agent_code(agent);
-    } else if (!agent->stopping && !agent->noted) {
-        agent->noted = true;
-        if (head->step == HEAD_RUNNING)
-            say_failure(head, agent, started ? "is lost" : "could not be started");
-        if (head->lost_code == 0)
-            head->lost_code = started ? EXIT_UNREACHABLE : code_of_start(agent);
-    }
+    int code = code_of_end(agent);
+    if (agent->stopping || agent->noted)
+        return;
+    agent->noted = true;
+    if (head->lost_code == 0 || head->lost_code == EXIT_LEFT)
+        head->lost_code = code;
+    if (head->step != HEAD_RUNNING)
+        return;
+    if (!has_left(agent))
+        say_failure(head, agent, agent->version[0] != '\0' ? "is lost" : "could not be started");
+    if (code <= 128)
+        blacklist_fail(&agent->blacklist, &head->config->cooldown, ddpi_monotonic_ms());
 }
 
 /* A connection has broken. What the other agents will say about it is less than what is known here,
@@ -379,7 +398,7 @@ static void on_agent_exited(void *ctx, struct remote_agent *agent)
 {
     struct head *head = ctx;
     if (head->step != HEAD_RUNNING || agent->stopping || agent->version[0] == '\0' ||
-        !is_connection(agent))
+        has_left(agent))
         return;
     note_end(head, agent);
     if (head->config->discovery == NULL && head->up - 1 < head->config->min_nodes)
@@ -389,21 +408,20 @@ static void on_agent_exited(void *ctx, struct remote_agent *agent)
 static void on_agent_ended(void *ctx, struct remote_agent *agent)
 {
     struct head *head = ctx;
-    bool verdict = has_verdict(agent);
-    int code = remote_agent_code(agent);
+    bool left = has_left(agent) && !agent->stopping;
     head->up--;
     note_end(head, agent);
-    if (!agent->stopping && code != 0)
-        blacklist_fail(&agent->blacklist, &head->config->cooldown, ddpi_monotonic_ms());
+    agent->drained = left && remote_agent_code(agent) == 0;
     remote_agent_reset(agent);
     agent->stopping = agent->noted = false;
-    if (head->up == 0 && (verdict || head->step != HEAD_RUNNING || !has_enough(head)))
+    bool goes_on = head->step == HEAD_RUNNING && has_enough(head);
+    if (head->up == 0 && (left || !goes_on))
         close_head(head);
     else if (head->up == 0)
         wait_at_most(head, HEAD_RUNNING, head->config->join_timeout_ms);
-    else if (head->step == HEAD_RUNNING && verdict && (code == 0 || !has_enough(head)))
+    else if (head->step == HEAD_RUNNING && !goes_on && left)
         wait_at_most(head, HEAD_EXPECTING, head->config->shutdown_timeout_ms + STEP_MS);
-    else if (head->step == HEAD_RUNNING && !has_enough(head))
+    else if (head->step == HEAD_RUNNING && !goes_on)
         end_job(head, SIGTERM);
     if (head->config->discovery == NULL) { /* it is not tried again; a spare one steps in */
         agent->listed = false;
@@ -483,6 +501,8 @@ static ddp_status open_store(struct head *head, struct ddp_error *err)
                                                 .auth = config->auth,
                                                 .trust_local_users = config->trust_local_users,
                                                 .tls = config->tls,
+                                                .job_changed = on_job_changed,
+                                                .rounds_ctx = head,
                                                 .log = &head->log};
     ddp_status status = ddpi_server_create(&head->loop, &options, &head->server, err);
     if (status == DDP_OK)
@@ -531,8 +551,11 @@ static void finish_head(struct head *head)
     logmux_finish(&head->mux);
 }
 
+/* That nodes have left says less than why the first has. */
 static int exit_code(const struct head *head)
 {
+    if (head->code == EXIT_LEFT && head->lost_code != 0)
+        return head->lost_code;
     if (head->code >= 0)
         return head->code;
     return head->signal != 0 ? 128 + head->signal : head->lost_code;
@@ -554,9 +577,7 @@ int head_run(const struct head_config *config, const struct guard_agent *split)
     (void)ddpi_thread_unblock_signals();
     if (status == DDP_OK) {
         for (size_t i = 0; i < config->hosts->count; i++)
-            add_agent(head, &config->hosts->entries[i]);
-        for (size_t i = 0; i < head->count; i++)
-            head->agents[i]->listed = true;
+            (void)add_agent(head, &config->hosts->entries[i]);
         start_hosts(head);
         if (!has_enough(head))
             end_job(head, SIGTERM);

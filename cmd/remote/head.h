@@ -4,8 +4,8 @@
  * when the job is over. It runs no worker.
  *
  * The agents are those of any job of several nodes, and the rounds in the store decide what the
- * loss of one means. The head ends the job when a host of a fixed list cannot be started, or when
- * too few hosts are left.
+ * loss of one means, when the job is over, and with which exit code. The head ends the job when a
+ * host of a fixed list cannot be started, or when too few hosts are left.
  */
 #ifndef CMD_HEAD_H
 #define CMD_HEAD_H

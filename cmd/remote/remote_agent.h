@@ -40,7 +40,8 @@ struct remote_agent {
     struct ddpi_sm sm;
     struct host_entry host;
     struct blacklist_entry blacklist; /* the caller's */
-    bool listed;                      /* the caller's: the host is wanted */
+    bool listed;                      /* the caller's: the host is wanted ... */
+    bool drained;                     /* ... but was drained since it was listed */
     const struct remote_hooks *hooks;
     uv_loop_t *loop;
     struct logmux *mux;

@@ -165,6 +165,8 @@ static void on_round_changed(void *ctx, const char *job, const struct ddpi_round
     if (now->state == ROUNDS_CLOSED && before->state != ROUNDS_CLOSED)
         ddpi_log(&server->log, DDPI_LOG_INFO, "job %s: ended: exit code %d: %s", job,
                  now->exit_code, now->reason);
+    if (server->job_changed != NULL)
+        server->job_changed(server->rounds_ctx, job, now);
 }
 
 static void on_trouble(void *ctx, const char *job, const char *what)

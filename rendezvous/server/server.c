@@ -339,6 +339,7 @@ ddp_status ddpi_server_create_unbound(uv_loop_t *loop, const struct ddpi_server_
     server->admission.vouches = options->vouches;
     server->jobs.named_only = options->named_jobs_only;
     server->rounds_elsewhere = options->rounds_elsewhere;
+    server->job_changed = options->job_changed;
     server->rounds_ctx = options->rounds_ctx;
     take_common_options(server, options);
     init_env(server, loop);

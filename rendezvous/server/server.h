@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <uv.h>
 
+struct ddpi_rounds_summary;
 struct ddpi_server;
 
 /* Which clients must authenticate. PyTorch's TCPStore clients cannot; a client that would have to
@@ -43,7 +44,10 @@ struct ddpi_server_options {
      * which keys clients change below those of rounds. Must not call into the server. NULL: the
      * server runs the rounds. */
     void (*rounds_elsewhere)(void *ctx, struct ddpi_bytes key, bool set);
-    void *rounds_ctx;
+    /* The state of a job's rounds has changed; its members hear of it after this call, which must
+     * not call into the server. */
+    void (*job_changed)(void *ctx, const char *job, const struct ddpi_rounds_summary *now);
+    void *rounds_ctx; /* of these two */
     /* This server's owner vouches for this user's TCPStore clients on this machine. */
     bool vouches;
     bool tls;                   /* required from other machines, except from ... */

@@ -32,6 +32,7 @@ struct ddpi_server {
     struct ddpi_list conns;       /* ddpi_conn::of_server */
     struct ddpi_credential token; /* env.gate points here if there is one */
     void (*rounds_elsewhere)(void *ctx, struct ddpi_bytes key, bool set); /* or NULL */
+    void (*job_changed)(void *ctx, const char *job, const struct ddpi_rounds_summary *now);
     void *rounds_ctx;
     bool showing; /* the owner changes a key itself */
     bool closing;

@@ -14,10 +14,11 @@ from pathlib import Path
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / 'lib'))
 from ddprun_run import DDPRUN, DdprunCase, children, wait_until
-from nodes import is_alive
+from ddprund_run import DDPCTL
+from nodes import is_alive, may_unshare
 from proc_tree import all_processes
 
-UNREACHABLE, TRY_AGAIN, CONFIG = 69, 75, 78
+UNREACHABLE, TRY_AGAIN, CONFIG, STOPPED = 69, 75, 78, 143
 MORE_THAN_IS_QUEUED = 1024 * 1024 + 3 * 32 * 1024 # bytes; what is more fits into the two pipes between reader and worker
 
 SHELL = r'''#!/bin/sh
@@ -28,6 +29,8 @@ bad) echo "ssh: Could not resolve hostname $host: Name or service not known" >&2
 locked) echo "$host: Permission denied (publickey,password)." >&2; exit 255 ;;
 hang) exec sleep 1000 ;;
 slow) trap '' TERM; sleep 1 ;;
+late) until [ -e "$TMPDIR/../ended" ]; do sleep 0.02; done ;;
+named*) exec unshare $UNSHARE --uts sh -c "hostname $host; exec sh -c \"\$0\"" "$2" ;;
 flood) yes garbage | head -c 1000000 ;;
 prompting) printf "%01000d user@host:~\$ " 0 ;;
 noisy) echo "Welcome to $host!"; echo motd >&2 ;;
@@ -39,11 +42,20 @@ exec sh -c "$2"
 '''
 
 
+# Works until there is a file "end-WORLD_SIZE", which has its exit code.
+WORKER = 'echo "world $WORLD_SIZE"; until [ -e end-$WORLD_SIZE ]; do sleep 0.02; done; exit $(cat end-$WORLD_SIZE)'
+AS_USER = ('--user', '--map-root-user')
+UNSHARE = () if may_unshare('--uts') else AS_USER if may_unshare(*AS_USER, '--uts') else None
+needs_names = unittest.skipIf(UNSHARE is None, 'a process may not have a host name of its own here: that takes root or '
+                              'user namespaces')
+
+
 class HostsCase(DdprunCase):
     def setUp(self):
         super().setUp()
         self.shell = self.write('shell', SHELL)
         self.env['XDG_CONFIG_HOME'] = str(self.folder / 'config')
+        self.env['UNSHARE'] = ' '.join(UNSHARE or ())
         self.started = self.folder / 'started'
         self.started.write_text('')
 
@@ -52,6 +64,12 @@ class HostsCase(DdprunCase):
 
     def job(self, *words, **options):
         return self.run_job(*self.words(*words), **options)
+
+    def ctl(self, verb, job, *words):
+        """ddpctl on a job whose workers have said where its store is."""
+        store = next(line.split()[1] for line in job.out.splitlines() if line.startswith('store '))
+        done = subprocess.run([DDPCTL, verb, '--endpoint', store, *words], env=self.env, capture_output=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
 
     def show(self, *words, code=0):
         """The lines of workers that show their place."""
@@ -167,6 +185,50 @@ class Failures(HostsCase):
         job = self.job('-H', 'a:2,b:2', 'sh', '-c', 'if [ $RANK = 3 ]; then echo oh no >&2; exit 7; fi; sleep 1000')
         self.assertEqual(job.code, 7, job.err)
         self.assertEqual(job.err.count('rank 3 failed first: exit code 7'), 1, job.err)
+
+    def test_a_job_that_is_over_is_not_run_again(self):
+        """Neither by a spare host nor by one that answers late; their codes do not count."""
+        job = self.job('-H', 'a:1,b:1,c:1', '--nnodes=1:2', '--settle=1s', 'sh', '-c', '[ $RANK = 0 ] || exit 7; sleep 1000')
+        self.assertEqual(job.code, 7, job.err)
+        self.assertEqual(sorted(self.started.read_text().split()), ['a', 'b'])
+        self.started.write_text('')
+        job = self.start(*self.words('-H', 'a:1,b:1,c:1', '--nnodes=1:2', '--no-prefix', 'sh', '-c',
+                                     'echo "store $DDPRUN_STORE"; sleep 1000'))
+        job.read_until('store', 2)
+        self.ctl('stop', job)
+        self.assertEqual(job.wait(), STOPPED, job.err)
+        self.assertEqual(sorted(self.started.read_text().split()), ['a', 'b'])
+        job = self.job('-H', 'a:1,late:1', '--nnodes=1:2', '--settle=0s', '--join-policy=never', '--no-prefix', 'sh', '-c',
+                       'echo ran; touch ended')
+        self.assertEqual((job.code, job.out), (0, 'ran\n'), job.err)
+
+    def test_workers_that_end_as_a_broken_connection_does(self):
+        for script, code in (('kill -9 $$$$', 128 + signal.SIGKILL), ('exit 255', 255)):
+            job = self.job('-H', 'a:1,b:1', 'sh', '-c', f'[ $RANK = 1 ] && {script}; sleep 1000')
+            self.assertEqual(job.code, code, job.err)
+            self.assertIn('rank 1 failed first', job.err)
+            self.assertNotIn('is lost', job.err)
+
+    def test_a_host_that_leaves(self):
+        """As its user has sent it a signal. The others go on, and have the result."""
+        for code in (0, 5):
+            job = self.job('-H', 'a:1,b:1', '--nnodes=1:2', 'sh', '-c',
+                           f'[ $WORLD_SIZE = 1 ] && exit {code}; [ $RANK = 1 ] && kill -TERM $PPID; sleep 1000')
+            self.assertEqual(job.code, code, job.err)
+            self.assertNotIn('is lost', job.err)
+        job = self.job('-H', 'a:1,b:1', 'sh', '-c', '[ $RANK = 1 ] && kill -TERM $PPID; sleep 1000')
+        self.assertEqual(job.code, 128 + signal.SIGTERM, job.err)
+
+    @needs_names
+    def test_a_host_that_is_drained(self):
+        job = self.start(*self.words('-H', 'named-a:1,named-b:1,named-c:1', '--nnodes=1:2', '--shutdown-timeout=1s', '--no-prefix',
+                                     'sh', '-c', f'echo "store $DDPRUN_STORE"; {WORKER}'))
+        job.read_until('world 2', 2)
+        self.ctl('drain', job, 'named-b')
+        job.read_until('world 2', 4)
+        self.write('end-2', '5')
+        self.assertEqual(job.wait(), 5, job.err)
+        self.assertEqual(self.started.read_text().split()[2:], ['named-c'])
 
     def test_a_restart(self):
         job = self.job('-H', 'a:1,b:1', '--max-restarts=1', '--no-prefix', 'sh', '-c',
@@ -337,6 +399,35 @@ class Discovery(HostsCase):
         job.read_until('world 1\n', 2)
         job.signal(signal.SIGTERM)
         self.assertEqual(job.wait(), 128 + signal.SIGTERM, job.err)
+
+    def test_a_worker_that_is_killed_is_no_lost_host(self):
+        job = self.discover('--blacklist-cooldown-range=1s:1s', 'sh', '-c', '[ -e once ] || { touch once; kill -9 $$$$; }')
+        self.assertEqual(job.wait(), 128 + signal.SIGKILL, job.err)
+        self.assertEqual(self.started.read_text().split(), ['a'])
+
+    def test_a_host_that_left_comes_back(self):
+        self.list_hosts('a:1\nb:1\n')
+        job = self.discover('--nnodes=1:2', '--settle=1s', '--no-prefix', 'sh', '-c',
+                            f'[ $RANK = 1 ] && [ ! -e once ] && {{ touch once; kill -TERM $PPID; sleep 1000; }}; {WORKER}')
+        job.read_until('world 2', 3)
+        self.write('end-2', '0')
+        self.assertEqual(job.wait(), 0, job.err)
+
+    @needs_names
+    def test_a_host_that_is_drained_stays_away(self):
+        """As long as it is listed. The script lists the hosts again and again meanwhile."""
+        self.list_hosts('named-a:1\nnamed-b:1\n')
+        runs = self.folder / 'runs'
+        self.write('discover', f'#!/bin/sh\necho run >>{runs}\ncat {self.list}\n')
+        job = self.discover('--nnodes=1:2', '--no-prefix', 'sh', '-c', f'echo "store $DDPRUN_STORE"; {WORKER}')
+        job.read_until('world 2', 2)
+        self.ctl('drain', job, 'named-b')
+        job.read_until('world 1')
+        before = runs.read_text().count('run')
+        wait_until(lambda: runs.read_text().count('run') >= before + 3, 'three more lists')
+        self.write('end-1', '0')
+        self.assertEqual(job.wait(), 0, job.err)
+        self.assertEqual(self.started.read_text().count('named-b'), 1)
 
     def test_what_a_script_leaves_behind_is_collected(self):
         runs = self.folder / 'runs'
