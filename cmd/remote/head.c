@@ -305,6 +305,8 @@ static void on_hosts(void *ctx, const struct host_list *list)
         head->agents[i]->listed = false;
     for (size_t i = 0; i < list->count; i++) {
         struct remote_agent *agent = find_agent(head, list->entries[i].name);
+        if (agent != NULL && agent->sm.state == REMOTE_IDLE)
+            agent->host = list->entries[i]; /* its slots may be others now */
         if (agent != NULL)
             agent->listed = true;
         else if (add_agent(head, &list->entries[i]) && head->discovered)

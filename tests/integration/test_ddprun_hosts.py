@@ -413,6 +413,16 @@ class Discovery(HostsCase):
         self.write('end-2', '0')
         self.assertEqual(job.wait(), 0, job.err)
 
+    def test_a_host_that_comes_back_with_other_slots(self):
+        job = self.discover('--no-prefix', 'sh', '-c', WORKER)
+        job.read_until('world 1')
+        self.list_hosts('')
+        job.read_until("host 'a' is no longer listed")
+        self.list_hosts('a:2\n')
+        self.write('end-2', '0')
+        self.assertEqual(job.wait(), 0, job.err)
+        self.assertEqual(job.out.count('world 2'), 2)
+
     @needs_names
     def test_a_host_that_is_drained_stays_away(self):
         """As long as it is listed. The script lists the hosts again and again meanwhile."""
