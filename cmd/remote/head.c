@@ -60,7 +60,8 @@ struct head {
     struct remote_hooks hooks;
     struct remote_agent **agents;
     size_t count, room;
-    size_t up; /* agents that are not ended */
+    size_t up;       /* agents that are not ended ... */
+    size_t left_out; /* ... and those of them that the rounds leave out */
     uv_timer_t patience;
     uv_poll_t guard;
     enum head_step step;
@@ -74,11 +75,8 @@ struct head {
 /* ---- the end ---- */
 
 static void close_head(struct head *head);
-
 static void end_job(struct head *head, int sig);
-
 static void wait_at_most(struct head *head, enum head_step step, uint64_t ms);
-
 static void on_settled(void *ctx);
 
 /* No process of an agent is left. */
@@ -178,25 +176,6 @@ static void end_job(struct head *head, int sig)
         close_head(head);
 }
 
-/* The agents get the result from the rounds, too, and end by themselves. If hosts that came too
- * late begin the job anew then, it is ended from the loop, since the server may not be called here.
- * With discovery other hosts may come for those that have left. */
-static void on_job_changed(void *ctx, const char *job, const struct ddpi_rounds_summary *now)
-{
-    struct head *head = ctx;
-    bool over = now->state == ROUNDS_CLOSED &&
-                (now->exit_code != EXIT_LEFT || head->config->discovery == NULL);
-    bool known = head->code >= 0;
-    if (over == known || head->step > HEAD_EXPECTING || strcmp(job, head->config->job) != 0)
-        return;
-    if (over) {
-        head->code = now->exit_code;
-        apply_to_all(head, give_up_starting);
-    }
-    wait_at_most(head, HEAD_EXPECTING,
-                 over && head->up > 0 ? head->config->shutdown_timeout_ms + STEP_MS : 0);
-}
-
 static void on_settled(void *ctx)
 {
     struct head *head = ctx;
@@ -269,6 +248,7 @@ static void start_agent(struct head *head, struct remote_agent *agent, uint32_t 
         logmux_say(&head->mux, "host '%s' cannot be started: " HEAD_COMMAND_TOO_LONG,
                    agent->host.name);
         head->lost_code = EXIT_CONFIG;
+        agent->listed = false;
         ddpi_free(argv);
     }
     ddpi_wipe(greeting.data, greeting.tail); /* the token is in it */
@@ -282,7 +262,7 @@ static void start_hosts(struct head *head)
         struct remote_agent *agent = head->agents[i];
         if (agent->listed && !agent->drained && agent->sm.state == REMOTE_IDLE &&
             !blacklist_has(&agent->blacklist, ddpi_monotonic_ms()) &&
-            head->up < head->config->max_nodes)
+            head->up < head->config->max_nodes + head->left_out)
             start_agent(head, agent, (uint32_t)i);
     }
 }
@@ -370,10 +350,13 @@ static void say_failure(struct head *head, const struct remote_agent *agent, con
         remote_agent_show_tail(agent);
 }
 
-/* Whether the job can go on with the agents that are up, and hosts that may still come. */
+/* Whether the job can go on with the hosts that it has, and those that may still come. */
 static bool has_enough(const struct head *head)
 {
-    return head->config->discovery != NULL || head->up >= head->config->min_nodes;
+    size_t count = 0;
+    for (size_t i = 0; i < head->count; i++)
+        count += head->agents[i]->listed && !head->agents[i]->exited;
+    return head->config->discovery != NULL || count >= head->config->min_nodes;
 }
 
 /* A host that was drained, or ended by a signal there, has not failed. Hosts that end since too few
@@ -403,7 +386,7 @@ static void on_agent_exited(void *ctx, struct remote_agent *agent)
         has_left(agent))
         return;
     note_end(head, agent);
-    if (head->config->discovery == NULL && head->up - 1 < head->config->min_nodes)
+    if (!has_enough(head))
         end_job(head, SIGTERM);
 }
 
@@ -416,6 +399,10 @@ static void on_agent_ended(void *ctx, struct remote_agent *agent)
     agent->drained = left && remote_agent_code(agent) == 0;
     remote_agent_reset(agent);
     agent->stopping = agent->noted = false;
+    if (head->config->discovery == NULL) { /* it is not tried again; a spare one steps in */
+        agent->listed = false;
+        start_hosts(head);
+    }
     bool goes_on = head->step == HEAD_RUNNING && has_enough(head);
     if (head->up == 0 && (left || !goes_on))
         close_head(head);
@@ -425,16 +412,35 @@ static void on_agent_ended(void *ctx, struct remote_agent *agent)
         wait_at_most(head, HEAD_EXPECTING, head->config->shutdown_timeout_ms + STEP_MS);
     else if (head->step == HEAD_RUNNING && !goes_on)
         end_job(head, SIGTERM);
-    if (head->config->discovery == NULL) { /* it is not tried again; a spare one steps in */
-        agent->listed = false;
-        start_hosts(head);
-    }
 }
 
 static void on_spawned(void *ctx, struct spawner_task *task)
 {
     (void)ctx;
     remote_agent_spawned(task);
+}
+
+/* The agents get the result from the rounds, too, and end by themselves. If hosts that came too
+ * late begin the job anew then, it is ended from the loop: here the server may not be changed.
+ * With discovery other hosts may come for those that have left. */
+static void on_job_changed(void *ctx, const char *job, const struct ddpi_rounds_summary *now)
+{
+    struct head *head = ctx;
+    bool over = now->state == ROUNDS_CLOSED &&
+                (now->exit_code != EXIT_LEFT || head->config->discovery == NULL);
+    if (head->step > HEAD_EXPECTING || strcmp(job, head->config->job) != 0)
+        return;
+    head->left_out = now->left_out;
+    if (over == (head->code >= 0)) {
+        start_hosts(head); /* spare ones, for those that are left out */
+        return;
+    }
+    if (over) {
+        head->code = now->exit_code;
+        apply_to_all(head, give_up_starting);
+    }
+    wait_at_most(head, HEAD_EXPECTING,
+                 over && head->up > 0 ? head->config->shutdown_timeout_ms + STEP_MS : 0);
 }
 
 /* ---- signals ---- */
@@ -543,16 +549,6 @@ static ddp_status open_head(struct head *head, const struct guard_agent *split,
     return status;
 }
 
-static void finish_head(struct head *head)
-{
-    for (size_t i = 0; i < head->count; i++) {
-        remote_agent_reset(head->agents[i]);
-        ddpi_free(head->agents[i]);
-    }
-    ddpi_free(head->agents);
-    logmux_finish(&head->mux);
-}
-
 /* That nodes have left says less than why the first has. */
 static int exit_code(const struct head *head)
 {
@@ -590,7 +586,12 @@ int head_run(const struct head_config *config, const struct guard_agent *split)
     }
     uv_run(&head->loop, UV_RUN_DEFAULT);
     int code = exit_code(head);
-    finish_head(head);
+    for (size_t i = 0; i < head->count; i++) {
+        remote_agent_reset(head->agents[i]);
+        ddpi_free(head->agents[i]);
+    }
+    ddpi_free(head->agents);
+    logmux_finish(&head->mux);
     uv_loop_close(&head->loop);
     ddpi_free(head);
     return code;

@@ -45,7 +45,7 @@ struct ddpi_server_options {
      * server runs the rounds. */
     void (*rounds_elsewhere)(void *ctx, struct ddpi_bytes key, bool set);
     /* The state of a job's rounds has changed; its members hear of it after this call, which must
-     * not call into the server. */
+     * not change the server. */
     void (*job_changed)(void *ctx, const char *job, const struct ddpi_rounds_summary *now);
     void *rounds_ctx; /* of these two */
     /* This server's owner vouches for this user's TCPStore clients on this machine. */

@@ -28,6 +28,7 @@ case $host in
 bad) echo "ssh: Could not resolve hostname $host: Name or service not known" >&2; exit 255 ;;
 locked) echo "$host: Permission denied (publickey,password)." >&2; exit 255 ;;
 hang) exec sleep 1000 ;;
+sick) export SICK=1 ;;
 slow) trap '' TERM; sleep 1 ;;
 late) until [ -e "$TMPDIR/../ended" ]; do sleep 0.02; done ;;
 named*) exec unshare $UNSHARE --uts sh -c "hostname $host; exec sh -c \"\$0\"" "$2" ;;
@@ -287,6 +288,12 @@ class Failures(HostsCase):
         os.kill(shells[0], signal.SIGKILL)
         self.assertEqual(job.wait(), UNREACHABLE, job.err)
         self.assertRegex(job.err, "host 'weak[12]' is lost: killed by signal 9")
+
+    def test_a_spare_host_steps_in_at_the_start(self):
+        """For one that cannot be started, and for one that fails its check, though all seats are needed."""
+        for host, *words in (('bad',), ('sick', '--node-check=[ -z "$SICK" ]', '--join-timeout=20s')):
+            job = self.job('-H', f'a:1,{host}:1,c:1', '--nnodes=2', *words, '--no-prefix', 'sh', '-c', 'echo "world $WORLD_SIZE"')
+            self.assertEqual((job.code, job.out), (0, 'world 2\n' * 2), job.err)
 
     def test_a_host_is_tried_once(self):
         """Also one whose shell says that all is well."""
