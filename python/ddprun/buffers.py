@@ -29,16 +29,17 @@ CUDA_LEGACY_STREAM = 1 # of __cuda_array_interface__: the default stream, which 
 class Buffer:
     """Elements in memory, valid while this object lives."""
 
-    __slots__ = ('address', 'count', 'dtype', 'read_only', 'stream', 'keep')
+    __slots__ = ('address', 'count', 'dtype', 'read_only', 'stream', 'keep', 'on_device')
 
     def __init__(self, address: int | None, count: int, dtype: str, read_only: bool, stream: int | None,
-                 keep: object) -> None:
+                 keep: object, on_device: bool = False) -> None:
         self.address = address
         self.count = count
         self.dtype = dtype
         self.read_only = read_only
         self.stream = stream # in which the owner of device memory works; None: the default one
         self.keep = keep
+        self.on_device = on_device and count > 0 # an operation on it is only enqueued
 
     def as_type(self, dtype: str) -> Buffer:
         """The same bytes as elements of @dtype."""
@@ -48,7 +49,7 @@ class Buffer:
         count, rest = divmod(self.count * element(self.dtype)[1], size)
         if rest:
             raise Invalid(f'{self.count} elements of {self.dtype} are not a whole number of {dtype}')
-        return Buffer(self.address, count, dtype, self.read_only, self.stream, self.keep)
+        return Buffer(self.address, count, dtype, self.read_only, self.stream, self.keep, self.on_device)
 
 
 def element(dtype: str) -> tuple[int, int]:
@@ -147,7 +148,7 @@ def _exported(owner: Any, what: str, stream: int | None) -> Buffer:
     for name in ('__cuda_array_interface__', '__array_interface__'):
         interface = getattr(owner, name, None)
         if interface is not None:
-            return _from_interface(owner, interface, what)
+            return _from_interface(owner, interface, what, name == '__cuda_array_interface__')
     raise Invalid(f'{what} is a {type(owner).__name__}, which has neither the buffer protocol nor __dlpack__, '
                   f'__cuda_array_interface__ or __array_interface__')
 
@@ -189,10 +190,10 @@ def _from_dlpack(owner: object, what: str, stream: int | None) -> Buffer:
     if count and tensor.strides:
         _check_strides(shape, tuple(stride * size for stride in tensor.strides[:tensor.ndim]), size, what)
     address = tensor.data + tensor.byte_offset if count else None
-    return Buffer(address, count, name, read_only, stream, (owner, capsule))
+    return Buffer(address, count, name, read_only, stream, (owner, capsule), tensor.device_type == dlpack.CUDA)
 
 
-def _from_interface(owner: object, interface: dict[str, Any], what: str) -> Buffer:
+def _from_interface(owner: object, interface: dict[str, Any], what: str, on_device: bool) -> Buffer:
     typestr, shape = interface['typestr'], tuple(interface['shape'])
     kind, size = TYPESTRS.get(typestr[1:2]), int(typestr[2:])
     name = 'bool' if kind == 'bool' else f'{kind}{8 * size}'
@@ -209,4 +210,4 @@ def _from_interface(owner: object, interface: dict[str, Any], what: str) -> Buff
     stream = interface.get('stream')
     count = _count(shape, size, what)
     return Buffer(address if count else None, count, name, bool(read_only),
-                  None if stream == CUDA_LEGACY_STREAM else stream, owner)
+                  None if stream == CUDA_LEGACY_STREAM else stream, owner, on_device)

@@ -60,7 +60,8 @@ class Collectives:
     rank: int
     size: int
 
-    def _carry_out(self, operation: Operation, keep: object, async_op: bool) -> Request | None:
+    def _carry_out(self, operation: Operation, keep: object, async_op: bool,
+                   on_device: bool = False) -> Request | None:
         raise NotImplementedError
 
     def _call(self, kind: int, send: Buffer | None, recv: Buffer | None, count: int, *, op: int = 0, factor: float = 0.0,
@@ -78,7 +79,8 @@ class Collectives:
             operation.send_counts, operation.recv_counts = send_counts, recv_counts
         if stream is not None or stream_of is not None:
             operation.stream = stream if stream is not None else stream_of
-        return self._carry_out(operation, (send, recv, send_counts, recv_counts), async_op)
+        return self._carry_out(operation, (send, recv, send_counts, recv_counts), async_op,
+                               any(one is not None and one.on_device for one in (send, recv)))
 
     # ---- reductions ----
 
@@ -123,7 +125,7 @@ class Collectives:
         operation = Operation(OPERATION_SIZE, kind, dtype=element(types[0])[0] if types else 0, op=op, factor=factor,
                               peer=arguments.rank(peer, 'the rank'), timeout_ms=durations.optional(timeout), buffers=listed, nbuffers=len(found),
                               stream=streams[0] if streams else None)
-        return self._carry_out(operation, (found, listed), async_op)
+        return self._carry_out(operation, (found, listed), async_op, any(one.on_device for one in found))
 
     def reduce(self, send: object, recv: object = None, root: int = 0, op: str = 'sum', *, factor: float = 0.0,
                dtype: str | None = None, stream: int | None = None, timeout: timedelta | None = None,
@@ -241,7 +243,7 @@ class Collectives:
              stream: int | None = None, timeout: timedelta | None = None, async_op: bool = False) -> Any:
         """Receive from rank @peer, or from any rank: returns the rank that has sent it, or a Request, which has it later.
 
-        In a group() that of a message of any rank is not known yet: None.
+        In a group(), and on device memory, that of a message of any rank is not known yet: None.
         """
         found = written(buffer_, 'the buffer', dtype, stream)
         source = c_uint32(ANY_RANK if peer is None else arguments.rank(peer, 'the rank'))
@@ -249,7 +251,7 @@ class Collectives:
             OPERATION_SIZE, interface.RECV, recv=found.address, count=found.count, dtype=element(found.dtype)[0],
             peer=source.value, tag=arguments.number(tag, 0, arguments.LARGEST_TAG, 'the tag'), timeout_ms=durations.optional(timeout),
             stream=stream if stream is not None else found.stream, source=ctypes.pointer(source))
-        request = self._carry_out(operation, (found, source), async_op)
+        request = self._carry_out(operation, (found, source), async_op, found.on_device)
         return request if async_op else None if source.value == ANY_RANK else source.value
 
     # ---- barriers ----

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ctypes
 import threading
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from .meeting import AnyStore
 
 MOST_LOCAL = 256 # ranks in one process
+MOST_ENQUEUED = 256 # the last calls on device memory without a request, whose buffers are kept
 
 
 def _ranks(ranks: Sequence[int]) -> ctypes.Array[ctypes.c_uint32]:
@@ -61,7 +63,8 @@ class Communicator(Collectives):
         self.size: int = self._library.ddp_comm_world_size(address)
         self._dropped: set[Dropped] = set()
         self._most_dropped = 0 # with more than these, look for ended ones
-        self._group: tuple[int, list[object]] | None = None # the thread that has a group open; what its calls use
+        self._group: tuple[int, list[tuple[object, bool]]] | None = None # the thread that has a group open; what its calls use
+        self._enqueued: collections.deque[object] = collections.deque(maxlen=MOST_ENQUEUED) # no request tells their end
 
     @classmethod
     def _of(cls, address: int) -> Self:
@@ -80,23 +83,39 @@ class Communicator(Collectives):
 
     # ---- operations ----
 
-    def _carry_out(self, operation: interface.Operation, keep: object, async_op: bool) -> Request | None:
+    def _carry_out(self, operation: interface.Operation, keep: object, async_op: bool,
+                   on_device: bool = False) -> Request | None:
         if async_op:
             return self._handle.use(self._start, operation, keep)
+        grouped = self._group is not None and self._group[0] == threading.get_ident()
+        if on_device and not grouped:
+            self._enqueue(operation, keep)
+            return None
         error = CError()
         status = self._handle.use(self._library.ddp_run, operation, error)
         if status != 0:
             raise exception(error, status)
-        if self._group is not None and self._group[0] == threading.get_ident():
-            self._group[1].append((operation, keep))
+        self._note((operation, keep), on_device)
         return None
 
-    def _start(self, address: int, operation: interface.Operation, keep: Any) -> Request:
+    def _enqueue(self, operation: interface.Operation, keep: object) -> None:
+        """It goes on after the call, and a request that is dropped keeps what it uses: also what earlier ones do that have
+        none, as operations on device memory run one after the other.
+        """
+        earlier, self._enqueued = self._enqueued, collections.deque(maxlen=MOST_ENQUEUED)
+        try:
+            request: Request = self._handle.use(self._start, operation, keep, earlier)
+        except Error:
+            self._enqueued.extendleft(reversed(earlier))
+            raise
+        request.test() # what is known to have failed is raised
+
+    def _start(self, address: int, operation: interface.Operation, keep: Any, earlier: object = None) -> Request:
         request = ctypes.c_void_p()
         libraries.call(self._library.ddp_start, address, ctypes.byref(operation), ctypes.byref(request))
         assert request.value is not None
         source = keep[1] if operation.kind == interface.RECV else None
-        return Request(self, request.value, (operation, keep), source)
+        return Request(self, request.value, (operation, keep, earlier), source)
 
     def _invoke(self, name: str, *arguments: object) -> None:
         function = getattr(self._library, name)
@@ -113,16 +132,21 @@ class Communicator(Collectives):
         chosen = stream if stream is not None else given.stream
         self._invoke('ddp_send_recv', given.address, given.count, to, taken.address, taken.count, source,
                      element(given.dtype)[0], chosen)
-        self._note((given, taken))
+        self._note((given, taken), given.on_device or taken.on_device)
 
-    def _note(self, keep: object) -> None:
-        """Keep what a call uses that was only noted, as this thread has a group open."""
+    def _note(self, keep: object, on_device: bool) -> None:
+        """Keep what a call uses that was only noted, as this thread has a group open, or that is only enqueued."""
         if self._group is not None and self._group[0] == threading.get_ident():
-            self._group[1].append(keep)
+            self._group[1].append((keep, on_device))
+        elif on_device:
+            self._enqueued.append(keep)
 
     @contextlib.contextmanager
     def group(self) -> Iterator[None]:
-        """Calls in the block are noted, and begin together at its end, which waits for them: messages in any order."""
+        """Calls in the block are noted, and begin together at its end, which waits for them: messages in any order.
+
+        On device memory they are enqueued then; their buffers are kept until a later operation there has ended.
+        """
         self._invoke('ddp_group_start')
         outer = self._group
         self._group = (threading.get_ident(), outer[1] if outer else [])
@@ -132,6 +156,8 @@ class Communicator(Collectives):
             try:
                 self._invoke('ddp_group_end')
             finally:
+                if outer is None:
+                    self._enqueued.extend(keep for keep, on_device in self._group[1] if on_device)
                 self._group = outer
 
     def start_progress(self) -> None:
@@ -204,6 +230,7 @@ class Communicator(Collectives):
     def _free(self, address: int) -> None:
         self._library.ddp_comm_destroy(address)
         self._dropped.clear()
+        self._enqueued.clear()
 
     def _keep_until_ended(self, dropped: Dropped) -> None:
         """Any thread gets here, at any time, as it drops a request. It looks at all when they have doubled, which costs each

@@ -28,7 +28,7 @@ def zeros(count):
     return floats(*[0] * count)
 
 
-class Local(unittest.TestCase):
+class Threads(unittest.TestCase):
     """Ranks as threads of this process."""
 
     def each(self, rank_main, ranks=RANKS):
@@ -47,6 +47,10 @@ class Local(unittest.TestCase):
         for thread in threads:
             thread.join()
         return results
+
+
+class Local(Threads):
+    """On host memory."""
 
     def assert_each(self, rank_main, expected):
         self.assertEqual(self.each(rank_main), [expected(rank) for rank in range(RANKS)])
@@ -295,6 +299,97 @@ class Local(unittest.TestCase):
             comm.set_timeout(timedelta(seconds=8))
             self.assertEqual(comm.timeout, timedelta(seconds=8))
             self.assertEqual(repr(comm), '<ddprun.Communicator: rank 0 of 1>')
+
+
+class Driver:
+    """The driver of tests/cuda, with the context of a GPU current in this thread."""
+
+    def __init__(self, gpu):
+        os.environ['DDP_HOST_CUDA_DEVICES'] = '2'
+        self._library = ctypes.CDLL(os.environ['HOST_CUDA'])
+        self._library.cuInit(0)
+        context = ctypes.c_void_p()
+        self('cuDevicePrimaryCtxRetain', ctypes.byref(context), gpu)
+        self('cuCtxPushCurrent', context)
+
+    def __call__(self, name, *arguments):
+        found, why = ctypes.c_void_p(), ctypes.c_uint()
+        self._library.cuGetProcAddress_v2(name.encode(), ctypes.byref(found), 12000, ctypes.c_uint64(0), ctypes.byref(why))
+        assert found.value and ctypes.CFUNCTYPE(ctypes.c_int)(found.value)(*arguments) == 0, name
+
+    def stream(self):
+        made = ctypes.c_void_p()
+        self('cuStreamCreate', ctypes.byref(made), 1)
+        return made.value
+
+
+class OnGpu:
+    """Eight floats on the GPU."""
+
+    def __init__(self, driver, value=0.0):
+        address = ctypes.c_uint64()
+        driver('cuMemAlloc', ctypes.byref(address), ctypes.c_size_t(32))
+        driver('cuMemcpyHtoDAsync', address, (ctypes.c_float * 8)(*[value] * 8), ctypes.c_size_t(32), None)
+        driver('cuStreamSynchronize', None)
+        self.__cuda_array_interface__ = {'shape': (8,), 'typestr': '<f4', 'data': (address.value, False), 'version': 3}
+
+
+class OnDevice(Threads):
+    """Operations that are only enqueued."""
+
+    def rank_0_alone(self, call):
+        """What is left of the arrays when call(comm, arrays, stream) has returned on rank 0, before it ends; and afterwards."""
+        left, alone = [], threading.Event()
+
+        def work(comm):
+            driver = Driver(comm.rank)
+            stream = driver.stream()
+            comm.all_reduce(OnGpu(driver), stream=stream) # ranks that are threads meet in a collective
+            arrays = [OnGpu(driver, 1), OnGpu(driver)]
+            seen = [weakref.ref(array) for array in arrays]
+            if comm.rank == 1:
+                alone.wait()
+            try:
+                call(comm, arrays, stream)
+                del arrays
+                gc.collect()
+                left.append(sum(one() is not None for one in seen))
+            finally:
+                alone.set()
+            for _ in range(300):
+                comm.all_reduce(OnGpu(driver), stream=stream)
+            driver('cuStreamSynchronize', ctypes.c_void_p(stream))
+            comm.check()
+            comm.all_reduce(OnGpu(driver), stream=stream)
+            return sum(one() is not None for one in seen)
+        return self.each(work, 2), left[:1]
+
+    def test_arrays_are_kept_until_their_operation_has_ended(self):
+        halves = ([1, 7], [7, 1])
+
+        def in_a_group(comm, arrays, stream):
+            with comm.group():
+                comm.send(arrays[0], 1 - comm.rank, stream=stream)
+                comm.recv(arrays[1], 1 - comm.rank, stream=stream)
+        for call in (lambda comm, arrays, stream: comm.all_reduce(*arrays, stream=stream),
+                     lambda comm, arrays, stream: comm.all_reduce_many(arrays, stream=stream),
+                     lambda comm, arrays, stream: comm.all_to_all(*arrays, send_counts=halves[comm.rank],
+                                                                  recv_counts=halves[comm.rank], stream=stream),
+                     lambda comm, arrays, stream: comm.send_recv(arrays[0], 1 - comm.rank, arrays[1], 1 - comm.rank,
+                                                                 stream=stream),
+                     in_a_group):
+            self.assertEqual(self.rank_0_alone(call), ([0, 0], [2]))
+
+    def test_errors_that_are_known_at_the_call(self):
+        def work(comm):
+            driver = Driver(comm.rank)
+            with self.assertRaisesRegex(ddprun.Invalid, 'root 9 does not exist'):
+                comm.broadcast(OnGpu(driver), root=9)
+            comm.abort()
+            with self.assertRaises(ddprun.Aborted):
+                comm.all_reduce(OnGpu(driver))
+            return 'raised'
+        self.assertEqual(self.each(work, 1), ['raised'])
 
 
 WORKER = '''
