@@ -255,6 +255,18 @@ def aborted(rank, size):
         refused(lambda: dist.all_reduce(torch.ones(1)), 'rank 0', 'abort')
 
 
+def left(rank, size):
+    """A rank that leaves does not take back what it has sent."""
+    message = torch.full((1 << 21,), float(rank))
+    dist.barrier()
+    if rank == 0:
+        dist.isend(message, 1)
+        dist.destroy_process_group()
+    elif rank == 1:
+        dist.recv(message, 0)
+        assert message.count_nonzero() == 0
+
+
 def destroyed(rank, size):
     group = dist.group.WORLD
     backend = group._get_backend(torch.device('cpu'))

@@ -8,6 +8,7 @@ the C++ form has: is_completed(), the source of a message from any rank, gather_
 from __future__ import annotations
 
 import itertools
+import warnings
 from datetime import timedelta
 
 import torch
@@ -136,8 +137,17 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         return self._sequence
 
     def shutdown(self):
+        """What other ranks still take from this one arrives, even if it did not wait for it. A failure that came before was
+        raised by a call.
+        """
         self._closed = True
-        self._comm.close()
+        try:
+            if not self._comm._has_failed():
+                self._comm.finalize()
+        except Error as error:
+            warnings.warn(f'ddp: {error}', RuntimeWarning, stacklevel=2)
+        finally:
+            self._comm.close()
 
     def abort(self):
         if not self._closed:
