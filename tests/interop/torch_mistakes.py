@@ -11,6 +11,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.parallel import DistributedDataParallel
 
 import ddprun.torch  # registers the back end
@@ -225,6 +226,15 @@ def lost(rank, size):
     """The same where it is raised by the call itself."""
     refused(lambda: dist.all_reduce(torch.ones(3 if rank == 0 else 4), async_op=True), 'mismatch')
     refused(lambda: dist.send(torch.ones(1), size + 1))
+
+
+def on_cuda(rank, size):
+    """The form in Python could not order streams."""
+    with FakeTensorMode():
+        tensor = torch.empty(1, device='cuda')
+    backend = dist.group.WORLD._get_backend(torch.device('cpu'))
+    for call in (lambda: backend.allreduce([tensor], dist.AllreduceOptions()), lambda: backend.send([tensor], 0, 0)):
+        refused(call, 'tensors on cuda need the compiled part', 'python -m ddprun.torch.build')
 
 
 def alone(rank, size):

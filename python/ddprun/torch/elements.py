@@ -48,13 +48,16 @@ def check_not_empty(call: str, tensors: Sequence[torch.Tensor]) -> None:
 
 
 def check(call: str, *tensors: torch.Tensor) -> None:
-    """Dense tensors of one type, in memory of the host or of CUDA."""
+    """Dense tensors of one type, in memory of the host."""
     check_not_empty(call, tensors)
     first = tensors[0]
     for tensor in tensors:
         if tensor.layout != torch.strided:
             raise Invalid(f'ddp: {call}() takes dense tensors, not {tensor.layout}; call to_dense() first')
-        if not (tensor.is_cpu or tensor.is_cuda):
+        if tensor.is_cuda:
+            raise Invalid(f'ddp: {call}(): tensors on cuda need the compiled part of the back end: run '
+                          '"python -m ddprun.torch.build"')
+        if not tensor.is_cpu:
             raise Invalid(f'ddp: {call}() takes tensors on cpu or cuda, not on {tensor.device}')
         if tensor is not first and (tensor.dtype != first.dtype or tensor.device != first.device):
             raise Invalid(f'ddp: {call}(): one tensor is of {tensor.dtype} on {tensor.device}, another one of '

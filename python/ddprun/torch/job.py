@@ -102,20 +102,13 @@ class Job:
 
     def send(self, tensor: torch.Tensor) -> None:
         self.operation.send, self.operation.dtype = tensor.data_ptr(), elements(tensor)[0]
-        self._stream_of(tensor)
 
     def recv(self, tensor: torch.Tensor) -> None:
         self.operation.recv, self.operation.dtype = tensor.data_ptr(), elements(tensor)[0]
-        self._stream_of(tensor)
-
-    def _stream_of(self, tensor: torch.Tensor) -> None:
-        if tensor.is_cuda:
-            self.operation.stream = torch.cuda.current_stream(tensor.device).cuda_stream
 
     def reduce_in_place(self, op: dist.ReduceOp, tensor: torch.Tensor) -> None:
         memory = self.in_place(tensor)
         self.operation.send = self.operation.recv = memory.data_ptr()
-        self._stream_of(memory)
         self.reduce(op, memory)
 
     def reduce(self, op: dist.ReduceOp, tensor: torch.Tensor) -> None:
@@ -136,12 +129,11 @@ class Job:
                                                  for one in tensors])
         self._keep.append(listed)
         self.operation.buffers, self.operation.nbuffers = listed, len(tensors)
-        self._stream_of(tensors[0])
 
     # ---- its life ----
 
     def run(self, comm: Communicator) -> None:
-        """Carry it out; on a device, enqueue it."""
+        """Carry it out."""
         try:
             comm._carry_out(self.operation, self._keep, False)
         except Error as error:

@@ -429,11 +429,6 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
 
     # ---- messages and barriers ----
 
-    def _message(self, job, tensors):
-        if tensors[0].is_cuda:
-            return self._run(job, tensors)
-        return Message(job, job.start(self._comm), tensors)
-
     def _new_message(self, kind, tensors, peer, tag):
         self._check_open()
         call = 'send' if kind == interface.SEND else 'recv'
@@ -446,12 +441,12 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
     def send(self, tensors, rank, tag):
         job = self._new_message(interface.SEND, tensors, rank, tag)
         job.send(job.input(tensors[0]))
-        return self._message(job, tensors)
+        return Message(job, job.start(self._comm), tensors)
 
     def recv(self, tensors, rank, tag):
         job = self._new_message(interface.RECV, tensors, rank, tag)
         job.recv(job.output(tensors[0]))
-        return self._message(job, tensors)
+        return Message(job, job.start(self._comm), tensors)
 
     def barrier(self, options):
         return self._run(self._job(interface.BARRIER, options), [])
