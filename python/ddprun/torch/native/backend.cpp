@@ -284,13 +284,16 @@ std::optional<c10::Stream> Backend::stream_for(const Tensors &tensors, bool asyn
     return std::nullopt;
 }
 
-/* With the lock held. */
-void Backend::start(Job &job, bool async, const Tensors &results)
+/* With the lock held. A job that is refused may have operations that go on, which use its arrays. */
+void Backend::start(const JobPtr &job, bool async, const Tensors &results)
 {
     while (!under_way_.empty() && under_way_.front()->test())
         under_way_.pop_front();
-    job.set_results(results);
-    job.start(comm(), stream_for(results, async));
+    job->set_results(results);
+    ddp_comm *const communicator = comm();
+    const auto stream = stream_for(results, async);
+    under_way_.push_back(job);
+    job->start(communicator, stream);
 }
 
 /* Messages have no sequence number: PyTorch's detailed checks compare those of all ranks. */
@@ -305,8 +308,7 @@ Backend::WorkPtr Backend::submit(JobPtr job, c10d::OpType type, bool async, Tens
         batch_async_ = batch_async_ || async;
         return c10::make_intrusive<Work>(batch_, getRank(), type, sequence_);
     }
-    start(*job, async, results);
-    under_way_.push_back(job);
+    start(job, async, results);
     return c10::make_intrusive<Work>(std::move(job), getRank(), type, sequence_);
 }
 
@@ -336,8 +338,7 @@ Backend::WorkPtr Backend::endCoalescing()
     const Tensors results = std::move(batch_results_);
     batch_ = nullptr;
     batch_results_.clear();
-    start(*batch, batch_async_, results);
-    under_way_.push_back(batch);
+    start(batch, batch_async_, results);
     return c10::make_intrusive<Work>(batch, getRank(), c10d::OpType::COALESCED, sequence_);
 }
 

@@ -96,7 +96,7 @@ class Backend : public NewestBackend
     JobPtr make_job(std::chrono::milliseconds timeout) const;
     /* Start @job, or note it while calls are coalesced. */
     WorkPtr submit(JobPtr job, c10d::OpType type, bool async, Tensors results);
-    void start(Job &job, bool async, const Tensors &results);
+    void start(const JobPtr &job, bool async, const Tensors &results);
     void destroy();
     std::optional<c10::Stream> stream_for(const Tensors &tensors, bool async);
     WorkPtr message(ddp_kind kind, Tensors &tensors, uint32_t peer, int tag, c10d::OpType type);

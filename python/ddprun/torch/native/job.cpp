@@ -228,18 +228,19 @@ void Job::enqueue(ddp_comm *comm, c10::Stream stream)
     }
     struct ddp_error end_err;
     const ddp_status end = group ? ddp_group_end(comm, &end_err) : DDP_OK;
+    const c10::impl::VirtualGuardImpl device(stream.device_type());
+    for (const auto &tensor : kept_)
+        device.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
+    event_.emplace(stream.device_type());
+    event_->record(stream); /* where one is refused, the others have begun */
     check(status, err);
     check(end, end_err);
     {
         const c10::StreamGuard guard(stream);
         give_results();
     }
-    const c10::impl::VirtualGuardImpl device(stream.device_type());
-    for (const auto &tensor : kept_)
-        device.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
     for (const auto &copy : copies_)
         device.recordDataPtrOnStream(copy.first.storage().data_ptr(), stream);
-    event_.emplace(stream.device_type());
     event_->record(stream);
 }
 
@@ -339,7 +340,7 @@ bool Job::wait(std::chrono::milliseconds timeout)
     const auto begin = std::chrono::steady_clock::now();
     TORCH_CHECK(begun_, "ddp: this call is coalesced with others and has not begun: wait "
                         "for it when all have been called");
-    if (event_)
+    if (event_ && !ended_) /* it was not refused */
         return wait_for_device();
     for (auto &operation : operations_) {
         int done = 0;

@@ -48,7 +48,7 @@ std::vector<int64_t> Backend::count_elements(const at::Tensor &tensor,
     add_all_gather(*job, all, own);
     {
         const LockedWithoutPython lock(mutex_);
-        start(*job, false, {all});
+        start(job, false, {all});
     }
     (void)job->wait(kNoTimeout);
     std::vector<int64_t> counts;
