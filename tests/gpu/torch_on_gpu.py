@@ -99,8 +99,17 @@ def compare_moves(me, base, dtype):
             yield f'{name} {dtype} {len(base)}'
 
 
+def compare_uneven(me):
+    """Rank 0 sends nothing and receives nothing, as an expert without tokens."""
+    counts = [int(me.rank > 0 and to > 0) for to in range(me.ranks)]
+    got = me.torch.zeros(sum(counts), device=me.device)
+    me.dist.all_to_all_single(got, me.torch.full_like(got, me.rank), counts, counts)
+    if got.tolist() != list(range(1, me.ranks))[:len(got)]:
+        yield f'all_to_all without elements: {got.tolist()}'
+
+
 def compare_collectives(me, dtypes):
-    wrong = []
+    wrong = [*compare_uneven(me)]
     for dtype in dtypes:
         for count in (1, 7, 1000, 1_000_003):
             base = me.torch.arange(count, device=me.device) % 5

@@ -90,16 +90,24 @@ static void check_root_tensor(const char *call, const Tensors &tensors, int64_t 
 
 /* ---- operations ---- */
 
+/* A tensor without elements has no address, and PyTorch's default stream is NULL: memory of its own
+ * tells libddpcomm that this rank, too, takes part in an operation on a GPU. */
+static const at::Tensor &with_address(struct Operation &operation, const at::Tensor &tensor)
+{
+    if (tensor.numel() > 0 || !tensor.device().is_cuda())
+        return tensor;
+    return operation.places.emplace_back(at::empty({1}, tensor.options()));
+}
+
 static void set_send(struct Operation &operation, const at::Tensor &tensor)
 {
-    const Elements elements = elements_of(tensor);
-    operation.call.send = tensor.const_data_ptr();
-    operation.call.dtype = elements.dtype;
+    operation.call.send = with_address(operation, tensor).const_data_ptr();
+    operation.call.dtype = elements_of(tensor).dtype;
 }
 
 static void set_recv(struct Operation &operation, const at::Tensor &tensor)
 {
-    operation.call.recv = tensor.mutable_data_ptr();
+    operation.call.recv = with_address(operation, tensor).mutable_data_ptr();
     operation.call.dtype = elements_of(tensor).dtype;
 }
 

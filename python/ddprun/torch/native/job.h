@@ -28,6 +28,7 @@ struct Operation {
     struct ddp_operation call;
     std::vector<size_t> send_counts, recv_counts;
     std::vector<struct ddp_buffer> buffers;
+    std::vector<at::Tensor> places; /* of tensors without elements */
     ddp_request *request = nullptr;
 };
 
