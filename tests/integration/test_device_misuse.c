@@ -9,7 +9,9 @@
 #include <dlfcn.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { COUNT = 1000 };
@@ -445,6 +447,44 @@ START_TEST(kernels_are_needed)
 }
 END_TEST
 
+/* It gives out memory that the host cannot touch, and cannot be asked which that is. */
+static void use_an_old_driver(struct world *world, uint32_t rank)
+{
+    struct ddp_comm_options options = world_options(world, rank);
+    float numbers[COUNT] = {0};
+    ddp_comm *comm;
+    struct ddp_error error = {0};
+    CHECK(dlopen(getenv("DDP_TEST_OLD_DRIVER"), RTLD_NOW) != NULL);
+    CHECK_OK(ddp_comm_init(&options, &comm, err));
+    CHECK_OK(ddp_all_reduce(comm, numbers, numbers, COUNT, DDP_FLOAT32, DDP_SUM, NULL, err));
+    void *elsewhere =
+        mmap(NULL, sizeof numbers, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(elsewhere != MAP_FAILED);
+    void *buffer = rank == 0 ? elsewhere : numbers;
+    ddp_status status =
+        ddp_all_reduce(comm, buffer, buffer, COUNT, DDP_FLOAT32, DDP_SUM, NULL, &error);
+    world_report(world, rank, status, &error);
+    ddp_comm_destroy(comm);
+    _exit(0);
+}
+
+START_TEST(drivers_can_be_too_old)
+{
+    if (getenv("DDP_TEST_OLD_DRIVER") == NULL)
+        SKIP("the old driver of tests/cuda");
+    struct world world = {.nranks = 2};
+    world_open(&world);
+    for (uint32_t rank = 0; rank < world.nranks; rank++)
+        if (world_fork(&world, rank))
+            use_an_old_driver(&world, rank);
+    world_join(&world);
+    expect_all(&world, DDP_E_UNSUPPORTED,
+               " is not memory of the host: the CUDA driver (libcuda.so.1, of CUDA 11.8) has no "
+               "function cuGetProcAddress of CUDA 12.0; a driver for CUDA 12.0 or later is needed");
+    world_close(&world);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     (void)rig_driver_is_host(); /* tests and their ranks inherit the answer */
@@ -456,6 +496,7 @@ Suite *test_suite(void)
     tcase_add_test(misuses, the_device_was_chosen_before);
     tcase_add_loop_test(misuses, ranks_must_agree_where_memory_is, 0, 2);
     tcase_add_test(misuses, kernels_are_needed);
+    tcase_add_test(misuses, drivers_can_be_too_old);
     suite_add_tcase(suite, misuses);
     return suite;
 }

@@ -11,7 +11,7 @@
 
 /* An address that neither the driver nor the kernel knows would crash the process when an operation
  * touches it. To ask the kernel takes one system call; pinned memory needs none. */
-static bool readable(const void *address)
+bool ddpi_pointer_readable(const void *address)
 {
     char byte;
     struct iovec here = {.iov_base = &byte, .iov_len = 1};
@@ -40,7 +40,7 @@ ddp_status ddpi_pointer_look(const struct ddpi_cuda *cuda, const void *address, 
                               "processes; use cudaMalloc",
                               what, address);
     if (type != DDPI_CU_MEMORYTYPE_DEVICE) {
-        if (type != DDPI_CU_MEMORYTYPE_HOST && !readable(address))
+        if (type != DDPI_CU_MEMORYTYPE_HOST && !ddpi_pointer_readable(address))
             return ddpi_error_set(err, DDP_E_INVALID,
                                   "%s at %p is neither memory of this process nor of its GPU; it "
                                   "may have been freed",

@@ -19,4 +19,7 @@ struct ddpi_pointer {
 ddp_status ddpi_pointer_look(const struct ddpi_cuda *cuda, const void *address, const char *what,
                              struct ddpi_pointer *ret_pointer, struct ddp_error *err);
 
+/* Whether the kernel can read there, which it cannot in memory of a GPU. */
+bool ddpi_pointer_readable(const void *address);
+
 #endif

@@ -224,6 +224,12 @@ static ddp_status take_stream(struct ddpi_device *device, ddpi_cu_stream stream,
 
 /* ---- the table ---- */
 
+/* What a driver that is too old has given out cannot be used, and is no memory of the host. */
+static bool is_too_old(const struct ddpi_device *device)
+{
+    return device->cuda.library == NULL;
+}
+
 static struct ddpi_device *device_of(struct ddpi_memory *memory)
 {
     return ddpi_container_of(memory, struct ddpi_device, memory);
@@ -253,8 +259,14 @@ static ddp_status cuda_open(struct ddp_comm *comm, struct ddpi_memory **ret_memo
 static ddp_status cuda_look(struct ddpi_memory *memory, const void *address, const char *what,
                             struct ddpi_buffer *ret_buffer, struct ddp_error *err)
 {
+    const struct ddpi_device *device = device_of(memory);
     struct ddpi_pointer pointer;
-    ddp_status status = ddpi_pointer_look(&device_of(memory)->cuda, address, what, &pointer, err);
+    if (is_too_old(device) && ddpi_pointer_readable(address))
+        return DDP_OK;
+    if (is_too_old(device))
+        return ddpi_error_set(err, device->unfit, "%s at %p is not memory of the host: %s", what,
+                              address, device->refusal.msg);
+    ddp_status status = ddpi_pointer_look(&device->cuda, address, what, &pointer, err);
     if (status == DDP_OK && pointer.device)
         *ret_buffer = (struct ddpi_buffer){
             .memory = memory, .context = pointer.context, .ordinal = pointer.ordinal};
@@ -266,6 +278,8 @@ static ddp_status submit(struct ddpi_device *device, struct ddpi_run *run, void 
                          struct ddp_error *err)
 {
     bool has_buffers = run->buffers.send.memory != NULL || run->buffers.recv.memory != NULL;
+    if (is_too_old(device))
+        return ddpi_error_set(err, device->unfit, "%s", device->refusal.msg);
     ddp_status status =
         has_buffers ? take_buffers(device, run, err) : take_stream(device, stream, err);
     if (status != DDP_OK)

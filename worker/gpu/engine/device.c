@@ -26,8 +26,9 @@ ddp_status ddpi_device_create(struct ddp_comm *comm, struct ddpi_device **ret_de
     struct ddpi_device *device = ddpi_calloc(1, sizeof *device);
     if (device == NULL)
         return DDP_E_NOMEM;
-    ddp_status status = ddpi_cuda_init(&device->cuda, NULL);
-    if (status != DDP_OK) {
+    device->unfit = ddpi_cuda_init(&device->cuda, &device->refusal);
+    if (device->unfit != DDP_OK && device->unfit != DDP_E_UNSUPPORTED) {
+        ddp_status status = device->unfit;
         ddpi_free(device);
         return status;
     }

@@ -12,7 +12,7 @@
 #include "device_state.h"
 
 /* With the driver's table only, which is needed to ask what memory a buffer is; the rest comes with
- * the first operation. */
+ * the first operation. A driver that is too old has no table: @unfit and @refusal say so. */
 ddp_status ddpi_device_create(struct ddp_comm *comm, struct ddpi_device **ret_device);
 
 /* Free everything; no run may be left. The driver waits for all work of the context first, that of
