@@ -323,6 +323,41 @@ START_TEST(one_communicator_one_device)
 }
 END_TEST
 
+/* Virtual memory has no context, and the current one is of another device. */
+static void look_elsewhere(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    struct rig rig;
+    ddpi_cu_context other;
+    rig_open(&rig, world, rank, comm);
+    CU(rig.cuda.device_primary_ctx_retain(&other, 1 - rig.ordinal));
+    rig.virtual = true;
+    struct twin twin = rig_output(&rig, COUNT * 4);
+    void *buffer = twin_device(&twin);
+    rig_upload(&rig, &twin);
+    rig_synchronize(&rig);
+    CU(rig.cuda.ctx_push_current(other));
+    CHECK_OK(reduce_floats(&rig, buffer, buffer, rig.stream, err));
+    CU(rig.cuda.ctx_pop_current(NULL));
+    rig_synchronize(&rig);
+    CHECK_OK(ddp_comm_check(comm, err));
+    twin_free(&rig, &twin);
+    rig.virtual = false;
+    check_all_is_well(&rig);
+    rig_close(&rig);
+}
+
+START_TEST(virtual_memory_tells_its_device)
+{
+    if (!rig_driver_is_host())
+        SKIP("the driver of tests/cuda");
+    setenv("DDP_HOST_CUDA_DEVICES", "2", 1);
+    struct world world = {.nranks = 2};
+    world_open(&world);
+    world_run(&world, look_elsewhere);
+    world_close(&world);
+}
+END_TEST
+
 /* In a process of its own, as the parent of ranks must not use the driver. */
 static void begin_elsewhere(void)
 {
@@ -493,6 +528,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(misuses, refused_calls_change_nothing, 0, 2);
     tcase_add_test(misuses, others_may_capture);
     tcase_add_test(misuses, one_communicator_one_device);
+    tcase_add_test(misuses, virtual_memory_tells_its_device);
     tcase_add_test(misuses, the_device_was_chosen_before);
     tcase_add_loop_test(misuses, ranks_must_agree_where_memory_is, 0, 2);
     tcase_add_test(misuses, kernels_are_needed);

@@ -51,3 +51,21 @@ ddp_status ddpi_pointer_look(const struct ddpi_cuda *cuda, const void *address, 
     *ret_pointer = (struct ddpi_pointer){.device = true, .context = context, .ordinal = ordinal};
     return DDP_OK;
 }
+
+ddp_status ddpi_pointer_find_context(const struct ddpi_cuda *cuda, int ordinal,
+                                     ddpi_cu_context *ret_context, bool *ret_retained,
+                                     struct ddp_error *err)
+{
+    ddpi_cu_context context = NULL;
+    ddpi_cu_device device;
+    *ret_retained = false;
+    (void)cuda->ctx_get_current(&context);
+    if (context == NULL || cuda->ctx_get_device(&device) != DDPI_CU_SUCCESS || device != ordinal) {
+        ddpi_cu_result result = cuda->device_primary_ctx_retain(&context, ordinal);
+        if (result != DDPI_CU_SUCCESS)
+            return ddpi_cuda_error(cuda, err, result, "use the primary context of GPU %d", ordinal);
+        *ret_retained = true;
+    }
+    *ret_context = context;
+    return DDP_OK;
+}

@@ -22,4 +22,11 @@ ddp_status ddpi_pointer_look(const struct ddpi_cuda *cuda, const void *address, 
 /* Whether the kernel can read there, which it cannot in memory of a GPU. */
 bool ddpi_pointer_readable(const void *address);
 
+/* The context in which memory of GPU @ordinal without one, such as virtual memory, is used: the
+ * current one, if it is of that GPU, else the primary one. *@ret_retained: give that one back with
+ * cuDevicePrimaryCtxRelease(). */
+ddp_status ddpi_pointer_find_context(const struct ddpi_cuda *cuda, int ordinal,
+                                     ddpi_cu_context *ret_context, bool *ret_retained,
+                                     struct ddp_error *err);
+
 #endif

@@ -59,8 +59,7 @@ static ddp_status check_stream(const struct ddpi_device *device, ddpi_cu_stream 
     return DDP_OK;
 }
 
-/* The first buffers decide in which context the communicator works. Virtual memory has none: then
- * it is the caller's current one. */
+/* The first buffers decide in which context the communicator works. */
 static ddp_status take_context(struct ddpi_device *device, const struct ddpi_buffer *buffer,
                                struct ddp_error *err)
 {
@@ -68,14 +67,15 @@ static ddp_status take_context(struct ddpi_device *device, const struct ddpi_buf
     if (status != DDP_OK)
         return status;
     ddpi_cu_context context = buffer->context;
+    bool retained = false;
     if (context == NULL)
-        (void)device->cuda.ctx_get_current(&context);
-    if (context == NULL)
-        return ddpi_error_set(err, DDP_E_INVALID,
-                              "no CUDA context is current in this thread; call cudaSetDevice(%d) "
-                              "or cuCtxSetCurrent() first",
-                              buffer->ordinal);
+        status =
+            ddpi_pointer_find_context(&device->cuda, buffer->ordinal, &context, &retained, err);
+    if (status != DDP_OK)
+        return status;
+    ddpi_device_release_context(device); /* of a call that was refused */
     device->context = context;
+    device->retained = retained;
     device->ordinal = buffer->ordinal;
     return DDP_OK;
 }
@@ -200,6 +200,7 @@ static ddp_status take_context_of_stream(struct ddpi_device *device, ddpi_cu_con
     ddp_status status = check_ordinal(device, "the stream is", ordinal, err);
     if (status != DDP_OK)
         return status;
+    ddpi_device_release_context(device);
     device->ordinal = ordinal;
     device->context = context;
     return DDP_OK;

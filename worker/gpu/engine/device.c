@@ -90,6 +90,13 @@ static void unequip(struct ddpi_device *device)
     ddpi_kernels_finish(&device->kernels);
 }
 
+void ddpi_device_release_context(struct ddpi_device *device)
+{
+    if (device->retained)
+        (void)device->cuda.device_primary_ctx_release(device->ordinal);
+    device->retained = false;
+}
+
 void ddpi_device_destroy(struct ddpi_device *device)
 {
     if (device->equipped) { /* if the context was destroyed, so was its content, and the driver only
@@ -101,6 +108,7 @@ void ddpi_device_destroy(struct ddpi_device *device)
             (void)device->cuda.ctx_pop_current(NULL);
         (void)ddpi_device_capture_mode(device, mode);
     }
+    ddpi_device_release_context(device);
     pthread_cond_destroy(&device->changed);
     pthread_mutex_destroy(&device->lock);
     pthread_mutex_destroy(&device->submit_lock);

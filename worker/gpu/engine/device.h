@@ -15,6 +15,9 @@
  * the first operation. A driver that is too old has no table: @unfit and @refusal say so. */
 ddp_status ddpi_device_create(struct ddp_comm *comm, struct ddpi_device **ret_device);
 
+/* Give back a context that was retained, if one was. */
+void ddpi_device_release_context(struct ddpi_device *device);
+
 /* Free everything; no run may be left. The driver waits for all work of the context first, that of
  * other communicators too. */
 void ddpi_device_destroy(struct ddpi_device *device);

@@ -57,6 +57,7 @@ struct ddpi_device {
     struct ddp_comm *comm;
     struct ddpi_cuda cuda;
     ddpi_cu_context context;
+    bool retained; /* the primary one, by this communicator */
     int ordinal;
     struct ddpi_words words;
     struct ddpi_kernels kernels;

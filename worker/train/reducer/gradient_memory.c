@@ -16,7 +16,8 @@
 struct ddpi_gradient_memory {
     struct ddpi_cuda cuda;
     ddpi_cu_context context;
-    int ordinal; /* of its GPU */
+    bool retained; /* the primary one, by this */
+    int ordinal;   /* of its GPU */
     struct ddpi_kernels kernels;
 };
 
@@ -42,7 +43,6 @@ static void leave(const struct ddpi_gradient_memory *memory, unsigned mode)
 
 /* ---- life ---- */
 
-/* Virtual memory has no context: then it is the caller's current one. */
 static ddp_status find_context(struct ddpi_gradient_memory *memory, const void *address,
                                const char *what, struct ddp_error *err)
 {
@@ -56,14 +56,10 @@ static ddp_status find_context(struct ddpi_gradient_memory *memory, const void *
             "%s at %p is host memory: set on_device to 0, or pass memory of a GPU", what, address);
     memory->context = pointer.context;
     memory->ordinal = pointer.ordinal;
-    if (memory->context == NULL)
-        (void)memory->cuda.ctx_get_current(&memory->context);
     if (memory->context != NULL)
         return DDP_OK;
-    return ddpi_error_set(err, DDP_E_INVALID,
-                          "no CUDA context is current in this thread; call cudaSetDevice(%d) or "
-                          "cuCtxSetCurrent() first",
-                          pointer.ordinal);
+    return ddpi_pointer_find_context(&memory->cuda, memory->ordinal, &memory->context,
+                                     &memory->retained, err);
 }
 
 ddp_status ddpi_gradient_memory_open(const void *address, const char *what,
@@ -97,6 +93,8 @@ void ddpi_gradient_memory_close(struct ddpi_gradient_memory *memory)
         ddpi_kernels_finish(&memory->kernels);
         leave(memory, mode);
     }
+    if (memory->retained)
+        (void)memory->cuda.device_primary_ctx_release(memory->ordinal);
     ddpi_cuda_finish(&memory->cuda);
     ddpi_free(memory);
 }
