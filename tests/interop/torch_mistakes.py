@@ -138,18 +138,21 @@ def batched(rank, size):
 
 
 def patient(rank, size):
-    """A wait with a limit ends, and the message comes nevertheless."""
+    """A wait with a limit ends, and the message comes nevertheless, even if its receive is older than the group's timeout."""
     store = dist.distributed_c10d._get_default_store()
     given_up, taken = f'waited/{os.environ.get("DDPRUN_TORCH_FORM")}', torch.empty(1)
+    group, long = dist.new_group(timeout=timedelta(seconds=1)), timedelta(minutes=10)
     if rank == 0:
-        work = dist.irecv(taken, 1)
+        work = dist.irecv(taken, 1, group)
         refused(lambda: work.wait(timedelta(milliseconds=50)), '50 ms')
+        refused(lambda: work.wait(timedelta(seconds=2)), '2000 ms')
+        refused(work.wait, '1000 ms')
         store.set(given_up, '')
-        work.wait()
+        work.wait(long)
         assert taken.item() == 1
     elif rank == 1:
         store.wait([given_up])
-        dist.send(torch.ones(1), 0)
+        dist.isend(torch.ones(1), 0, group).wait(long)
 
 
 def polled(rank, size):

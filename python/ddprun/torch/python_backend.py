@@ -53,17 +53,18 @@ class Done(dist._Work):
 
 
 class Message(dist._Work):
-    """A message that is under way."""
+    """A message that is under way. Its time begins with wait(): a receive may be called long before the message is sent."""
 
-    def __init__(self, job, request, tensors):
+    def __init__(self, job, request, tensors, limit):
+        """limit: of a wait() without a timeout."""
         super().__init__()
-        self._job, self._request, self._tensors = job, request, tensors
+        self._job, self._request, self._tensors, self._limit = job, request, tensors, limit
 
     def wait(self, timeout=None):
-        """PyTorch's own callers say 0 or less for no limit."""
-        limited = timeout is not None and timeout > timedelta(0)
+        """PyTorch's own callers say 0 or less for no timeout."""
+        limit = timeout if timeout is not None and timeout > timedelta(0) else self._limit
         try:
-            self._request.wait(timeout if limited else None)
+            self._request.wait(limit if limit > timedelta(0) else None)
         except Error as error:
             raise raised(error) from None
         self._job.finish()
@@ -436,17 +437,17 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         check(call, *tensors)
         if tag < 0:
             raise Invalid(f'ddp: the tag is {tag}; it cannot be negative')
-        return Job(kind, 0, elements(tensors[0])[1], peer, tag)
+        return Job(kind, MOST_MS, elements(tensors[0])[1], peer, tag)
 
     def send(self, tensors, rank, tag):
         job = self._new_message(interface.SEND, tensors, rank, tag)
         job.send(job.input(tensors[0]))
-        return Message(job, job.start(self._comm), tensors)
+        return Message(job, job.start(self._comm), tensors, self._own_options._timeout)
 
     def recv(self, tensors, rank, tag):
         job = self._new_message(interface.RECV, tensors, rank, tag)
         job.recv(job.output(tensors[0]))
-        return Message(job, job.start(self._comm), tensors)
+        return Message(job, job.start(self._comm), tensors, self._own_options._timeout)
 
     def barrier(self, options):
         return self._run(self._job(interface.BARRIER, options), [])

@@ -514,12 +514,19 @@ WorkPtr Backend::alltoall(Tensors &outputs, Tensors &inputs, const c10d::AllToAl
 
 /* ---- messages ---- */
 
+/* What libddpcomm takes. */
+static constexpr std::chrono::milliseconds kLongest{UINT32_MAX};
+
+/* A receive may be called long before its message is sent. So its time begins with the wait(). */
 WorkPtr Backend::message(ddp_kind kind, Tensors &tensors, uint32_t peer, int tag, c10d::OpType type)
 {
     const char *call = kind == DDP_KIND_SEND ? "send" : "recv";
     const at::Tensor &tensor = only(tensors, call);
     TORCH_CHECK_VALUE(tag >= 0, "ddp: ", call, "(): the tag is ", tag, "; it cannot be negative");
-    auto job = make_job(c10d::kUnsetTimeout);
+    const bool waits = !tensor.is_cuda(); /* somebody does, not its stream */
+    auto job = make_job(waits ? kLongest : c10d::kUnsetTimeout);
+    if (waits)
+        job->wait_at_most(options_->timeout);
     auto &operation = job->add(kind);
     if (kind == DDP_KIND_SEND)
         set_send(operation, job->input(tensor));

@@ -146,6 +146,12 @@ void Job::append(Job &other)
     results_.insert(results_.end(), other.results_.begin(), other.results_.end());
     if (!device_)
         device_ = other.device_;
+    limit_ = std::max(limit_, other.limit_);
+}
+
+void Job::wait_at_most(std::chrono::milliseconds limit)
+{
+    limit_ = limit;
 }
 
 void Job::set_results(std::vector<at::Tensor> tensors)
@@ -309,7 +315,7 @@ bool Job::test()
 }
 
 /* Errors of enqueued operations are known later. The process group may be destroyed already. */
-bool Job::wait_for_device()
+void Job::wait_for_device()
 {
     const c10::impl::VirtualGuardImpl device(device_->type());
     event_->block(device.getStream(*device_));
@@ -319,7 +325,6 @@ bool Job::wait_for_device()
         shared_->comm != nullptr ? ddp_comm_check(shared_->comm, &err) : DDP_OK;
     tell(status != DDP_OK);
     check(status, err);
-    return true;
 }
 
 /* What is left of @timeout, for libddpcomm, where 0 is no limit as well. */
@@ -334,28 +339,29 @@ static uint32_t left_of(std::chrono::milliseconds timeout,
     return uint32_t(std::clamp<int64_t>(left.count(), 1, UINT32_MAX));
 }
 
-bool Job::wait(std::chrono::milliseconds timeout)
+void Job::wait(std::chrono::milliseconds timeout)
 {
     const PythonLockReleased released;
     const auto begin = std::chrono::steady_clock::now();
+    const auto limit = timeout > kNoTimeout ? timeout : limit_;
     TORCH_CHECK(begun_, "ddp: this call is coalesced with others and has not begun: wait "
                         "for it when all have been called");
     if (event_ && !ended_) /* it was not refused */
         return wait_for_device();
     for (auto &operation : operations_) {
         int done = 0;
+        struct ddp_error err;
         if (operation.request == nullptr) /* an earlier one was refused */
             continue;
-        (void)!ddp_request_wait(operation.request, left_of(timeout, begin), &done, nullptr);
-        if (!done)
-            return false;
+        (void)!ddp_request_wait(operation.request, left_of(limit, begin), &done, &err);
+        TORCH_CHECK_WITH(DistBackendError, done, "ddp: the operation has not ended after ",
+                         limit.count(), " ms; it can be waited for again: ", err.msg);
     }
     const LockedWithoutPython lock(mutex_);
     (void)test_locked();
     tell(lasting_);
     if (failure_ != nullptr)
         std::rethrow_exception(failure_);
-    return true;
 }
 
 std::exception_ptr Job::failure() const

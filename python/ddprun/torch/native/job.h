@@ -67,6 +67,9 @@ class Job : public c10::intrusive_ptr_target
     /* Take over what @other would do. */
     void append(Job &other);
 
+    /* How long a wait() without a timeout waits. 0: until the operations have ended, which have
+     * timeouts of their own. */
+    void wait_at_most(std::chrono::milliseconds limit);
     void set_results(std::vector<at::Tensor> tensors);
     const std::vector<at::Tensor> &results() const;
     /* Lists that a future has in place of results(). */
@@ -80,8 +83,8 @@ class Job : public c10::intrusive_ptr_target
     /* Whether it has ended; does not block. */
     bool test();
     /* Wait until it has ended, or later work of the current stream will wait; raises its failure,
-     * or that it has not started. False: the time is over (0: there is no limit). */
-    bool wait(std::chrono::milliseconds timeout);
+     * that it has not started, or that the time is over (0: that of wait_at_most()). */
+    void wait(std::chrono::milliseconds timeout);
     /* NULL: it has not failed. */
     std::exception_ptr failure() const;
     /* The rank whose message was received. */
@@ -94,10 +97,11 @@ class Job : public c10::intrusive_ptr_target
     void tell(bool lasting) const;
     void give_results();
     bool test_locked();
-    bool wait_for_device();
+    void wait_for_device();
 
     mutable std::mutex mutex_;
     uint32_t timeout_ms_;
+    std::chrono::milliseconds limit_{0}; /* of a wait() without a timeout */
     std::deque<struct Operation> operations_;
     std::vector<at::Tensor> kept_, results_;
     std::vector<std::vector<at::Tensor>> lists_;

@@ -50,7 +50,7 @@ std::vector<int64_t> Backend::count_elements(const at::Tensor &tensor,
         const LockedWithoutPython lock(mutex_);
         start(job, false, {all});
     }
-    (void)job->wait(kNoTimeout);
+    job->wait(kNoTimeout);
     std::vector<int64_t> counts;
     for (int rank = 0; rank < getSize(); rank++) {
         const at::Tensor theirs = all[rank];

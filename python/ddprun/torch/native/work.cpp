@@ -42,14 +42,12 @@ std::vector<at::Tensor> Work::result()
 
 void Work::synchronize()
 {
-    (void)job_->wait(kNoTimeout);
+    job_->wait(kNoTimeout);
 }
 
 bool Work::wait(std::chrono::milliseconds timeout)
 {
-    const bool ended = job_->wait(timeout);
-    TORCH_CHECK_WITH(DistBackendError, ended, "ddp: the operation has not ended after ",
-                     timeout.count(), " ms; it goes on, and can be waited for again");
+    job_->wait(timeout);
     return true;
 }
 
@@ -76,7 +74,7 @@ c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture()
     auto future = c10::make_intrusive<c10::ivalue::Future>(
         has_lists ? c10::ListType::create(list) : list, devices);
     try {
-        (void)job_->wait(kNoTimeout);
+        job_->wait(kNoTimeout);
         future->markCompleted(has_lists ? at::IValue(job_->lists()) : at::IValue(job_->results()));
     } catch (...) {
         future->setError(std::current_exception());
