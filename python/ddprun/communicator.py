@@ -216,7 +216,10 @@ class Communicator(Collectives):
         self._handle.use(self._library.ddp_comm_abort)
 
     def finalize(self, timeout: timedelta | None = None) -> None:
-        """Wait until all operations have ended and the others have taken what was sent; then only close() is left."""
+        """Wait until all operations have ended and the others have taken what was sent; then only close() is left.
+
+        Requests that receive, and whose message has not begun to come, end with an Error whose status is "canceled".
+        """
         self._invoke('ddp_comm_finalize', durations.optional(timeout))
 
     def close(self) -> None:

@@ -232,6 +232,51 @@ START_TEST(requests_are_waited_for)
 }
 END_TEST
 
+/* Each rank receives from itself and, twice, from the next one, and sends to itself only. The
+ * connections must be there: the next one may be gone already. */
+static void finalize_receives(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    enum { RECEIVES = 3 };
+    const uint32_t next = (rank + 1) % world->nranks;
+    const uint32_t peers[RECEIVES] = {rank, next, next};
+    int32_t sent = 7, received[RECEIVES] = {0};
+    ddp_request *requests[RECEIVES];
+    CHECK_OK(ddp_send_recv(comm, &sent, 1, (rank + 2) % world->nranks, received, 1, next, DDP_INT32,
+                           NULL, err));
+    received[0] = 0;
+    for (uint32_t i = 0; i < RECEIVES; i++) {
+        struct ddp_operation operation = {.size = sizeof operation,
+                                          .kind = DDP_KIND_RECV,
+                                          .recv = &received[i],
+                                          .count = 1,
+                                          .dtype = DDP_INT32,
+                                          .peer = peers[i],
+                                          .tag = i};
+        CHECK_OK(ddp_start(comm, &operation, &requests[i], err));
+    }
+    CHECK_OK(ddp_send(comm, &sent, 1, DDP_INT32, rank, NULL, err)); /* has tag 0 */
+    CHECK_OK(ddp_comm_finalize(comm, 0, err));
+    for (uint32_t i = 0; i < RECEIVES; i++) {
+        struct ddp_error error = {0};
+        int done = 0;
+        ddp_status status = ddp_request_test(requests[i], &done, &error);
+        CHECK(done == 1 && status == (i == 0 ? DDP_OK : DDP_E_CANCELED));
+        CHECK(i == 0 || strstr(error.msg, "the message has not come") != NULL);
+        ddp_request_free(requests[i]);
+    }
+    CHECK(received[0] == sent);
+    CHECK_OK(ddp_comm_check(comm, err));
+}
+
+START_TEST(receives_without_a_message_are_canceled)
+{
+    struct world world = {.nranks = 3, .tcp = _i == 1, .timeout_ms = LONG_MS};
+    world_open(&world);
+    world_run(&world, finalize_receives);
+    world_close(&world);
+}
+END_TEST
+
 /* Rank 1 does not receive, or dies. */
 static void leave_too_much(struct world *world, uint32_t rank, ddp_comm *comm)
 {
@@ -291,6 +336,7 @@ Suite *test_suite(void)
     add_sample(tcase, another_barrier_is_named, 0, 3 * MIXTURES);
     tcase_add_loop_test(tcase, what_was_sent_arrives, 0, 2);
     tcase_add_loop_test(tcase, requests_are_waited_for, 0, 2);
+    tcase_add_loop_test(tcase, receives_without_a_message_are_canceled, 0, 2);
     tcase_add_test(tcase, a_rank_that_takes_nothing_is_named);
     tcase_add_test(tcase, a_rank_that_dies_is_named);
     suite_add_tcase(suite, tcase);

@@ -28,7 +28,8 @@ PACKAGE = ROOT / 'python'
 LIBRARIES = Path(os.environ.get('TORCH_LIBRARIES', ''))
 FORMS = ('native', 'python')
 # Of torch_mistakes.py. How the error of an asynchronous call is seen, and coalescing, differ.
-MISTAKES = ('arguments', 'lists', 'batched', 'patient', 'mismatch', 'late', 'aborted', 'left', 'destroyed', 'forked')
+MISTAKES = ('arguments', 'lists', 'batched', 'patient', 'mismatch', 'late', 'aborted', 'left', 'destroyed', 'unmatched',
+            'forked')
 MISTAKES_OF = {'native': (*MISTAKES, 'future', 'coalesced', 'polled'), 'python': (*MISTAKES, 'lost', 'on_cuda')}
 OLDEST_FOR_PYTHON = (2, 14)
 NEWEST = (2, 15)  # of which PyTorch's own tests are listed

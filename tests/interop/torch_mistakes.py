@@ -297,6 +297,24 @@ def destroyed(rank, size):
     backend.abort()
 
 
+def unmatched(rank, size):
+    """Receives that nobody sends to do not keep a group from being destroyed, also where a thread waits for one."""
+    store = dist.distributed_c10d._get_default_store()
+    destroyed = f'destroyed/{os.environ.get("DDPRUN_TORCH_FORM")}'
+    works = [dist.irecv(torch.empty(1), (rank + 1) % size, tag=tag) for tag in range(2)]
+    waiting = threading.Thread(target=refused, args=(works[0].wait,))
+    dist.barrier()
+    if rank == 0:
+        waiting.start()
+        dist.destroy_process_group()
+        waiting.join()
+        store.set(destroyed, '')
+    store.wait([destroyed])
+    if rank > 0:
+        dist.destroy_process_group()
+    refused(works[1].wait)
+
+
 def forked(rank, size):
     dist.barrier()
     child = os.fork()

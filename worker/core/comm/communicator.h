@@ -59,6 +59,7 @@ struct ddp_comm {
     uint64_t bytes_sent;                    /* by them */
     uint64_t bytes_received;
     atomic_bool finalized; /* no more operations are to begin */
+    atomic_bool leaves;    /* requests that receive are given up, unless their message has begun */
     struct ddpi_edges edges;
     struct ddpi_life *life;       /* NULL: no agent watches this process */
     struct ddpi_lives *lives;     /* of the ranks in the arena; NULL: not known */

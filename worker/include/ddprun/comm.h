@@ -186,11 +186,13 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_comm_init_local(uint32_t ndev, const int *
 /**
  * Let this rank leave in peace: no operation can begin any more, and what was sent arrives.
  *
- * Blocks until all operations and requests of this rank have ended, each within its own timeout,
- * and then until the other ranks have taken all that it has sent to them: at most @timeout_ms (0:
- * the communicator's timeout). Afterwards ddp_comm_destroy() is the only call that is left, and
- * aborts nothing. Not a collective: ranks that need nothing more of this one go on without it.
- * Received messages for which there was no ddp_recv() are dropped. A second call does nothing.
+ * Blocks until all collectives of this rank have ended, each within its own timeout, and then until
+ * its messages have ended and the other ranks have taken all that it has sent to them: at most
+ * @timeout_ms (0: the communicator's timeout). A request that receives, and whose message has not
+ * begun to come until then, ends with DDP_E_CANCELED: wait before for what you need. Afterwards
+ * ddp_comm_destroy() is the only call that is left, and aborts nothing. Not a collective: ranks
+ * that need nothing more of this one go on without it. Received messages for which there was no
+ * ddp_recv() are dropped. A second call does nothing.
  *
  * Between machines a message is taken when the kernel of the other rank has it, else when that rank
  * has read it.

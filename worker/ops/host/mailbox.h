@@ -51,7 +51,8 @@ unsigned ddpi_mail_most_needs(const struct ddp_comm *comm, const struct ddpi_mai
 unsigned ddpi_mail_needs(const struct ddp_comm *comm, struct ddpi_mail *mail,
                          struct ddpi_need *needs);
 
-/* The owner of @mail forgets it. Unless it is complete, the communicator has failed. */
+/* The owner of @mail forgets it. Unless it is complete, or a receive that waits, the communicator
+ * has failed. */
 void ddpi_mail_drop(struct ddp_comm *comm, struct ddpi_mail *mail);
 
 /* Free what came and was not received; call it before ddpi_comm_destroy(). */

@@ -3,7 +3,8 @@
  * moves it. Owns nothing.
  *
  * A message leaves as the edge has room: the sender does not wait for the receiver's call, and
- * hears later if that call does not match.
+ * hears later if that call does not match. When its rank leaves, nobody may be left who would send
+ * what a request still waits for: it is given up.
  */
 #include "peer_message.h"
 
@@ -41,14 +42,31 @@ static ddp_status message_begin(struct ddp_comm *comm, struct ddpi_run *run)
     return ddpi_mail_post(comm, mail);
 }
 
+/* No message has come for it, and this rank leaves: it takes what comes over an edge that is there,
+ * but needs nothing, as the other rank may have left. */
+static bool is_left(const struct ddp_comm *comm, const struct ddpi_run *run,
+                    const struct ddpi_mail *mail)
+{
+    return run->is_request && mail->state == DDPI_MAIL_WAITING &&
+           atomic_load_explicit(&comm->finalized, memory_order_relaxed);
+}
+
+static bool has_edge(const struct ddp_comm *comm, const struct ddpi_mail *mail)
+{
+    return mail->peer < comm->world_size && ddpi_edges_peer(&comm->edges, mail->peer) != NULL;
+}
+
 static ddp_status message_advance(struct ddp_comm *comm, struct ddpi_run *run,
                                   enum ddpi_movement *ret_movement)
 {
     struct ddpi_mail *mail = message_mail(run);
     bool moved = false;
+    *ret_movement = atomic_load(&comm->leaves) ? DDPI_GIVEN_UP : DDPI_IDLE;
+    if (is_left(comm, run, mail) && !has_edge(comm, mail))
+        return DDP_OK;
     ddp_status status = ddpi_mail_move(comm, &run->wait, mail, &moved);
     run->wait.bytes_done = mail->done;
-    if (status != DDP_OK)
+    if (status != DDP_OK || (!moved && is_left(comm, run, mail)))
         return status;
     *ret_movement = moved ? DDPI_MOVED : DDPI_IDLE;
     if (mail->state != DDPI_MAIL_COMPLETE)
@@ -68,7 +86,8 @@ static unsigned message_most_needs(const struct ddpi_run *run)
 static unsigned message_needs(const struct ddp_comm *comm, struct ddpi_run *run,
                               struct ddpi_need *needs)
 {
-    return ddpi_mail_needs(comm, message_mail(run), needs);
+    struct ddpi_mail *mail = message_mail(run);
+    return is_left(comm, run, mail) ? 0 : ddpi_mail_needs(comm, mail, needs);
 }
 
 static void message_end(struct ddp_comm *comm, struct ddpi_run *run, ddp_status status)

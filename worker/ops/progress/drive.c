@@ -13,6 +13,7 @@
 #include "wait.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -126,7 +127,10 @@ static void set_result(struct ddp_comm *comm, struct ddpi_run *run, ddp_status s
     run->status = status;
     if (status == DDP_OK && run->task.non_finite != NULL)
         *run->task.non_finite = run->task.found_non_finite;
-    if (status != DDP_OK && run->cause != NULL)
+    if (status == DDP_E_CANCELED && run->cause != NULL)
+        snprintf(run->cause, DDP_ERROR_TEXT,
+                 "rank %u leaves (ddp_comm_finalize()), and the message has not come", comm->rank);
+    else if (status != DDP_OK && run->cause != NULL)
         memcpy(run->cause, comm->cause, sizeof comm->cause);
 }
 
@@ -221,9 +225,11 @@ static ddp_status advance_or_end(struct ddp_comm *comm, struct ddpi_run *run, st
     enum ddpi_movement movement;
     ddp_status status = run_advance(comm, run, &movement);
     turn->moved |= movement != DDPI_IDLE;
-    if (status != DDP_OK || movement != DDPI_COMPLETE)
+    if (status != DDP_OK || movement < DDPI_COMPLETE)
         return status;
-    if (run_may_succeed(comm, run))
+    if (movement == DDPI_GIVEN_UP)
+        turn->locked = run_end(comm, run, DDP_E_CANCELED, run == turn->end->run);
+    else if (run_may_succeed(comm, run))
         turn->locked = run_end(comm, run, DDP_OK, run == turn->end->run);
     return comm->failed;
 }

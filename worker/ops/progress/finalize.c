@@ -1,6 +1,6 @@
 /*
  * finalize.c - the last run of a communicator: it moves nothing, and is complete when every peer
- * has taken what was sent to it. Owns nothing.
+ * has taken what was sent to it, and no message is on its way. Owns nothing.
  *
  * The kernel tells nobody when the other end of a TCP connection has taken bytes, so a rank looks
  * again after each short sleep.
@@ -24,8 +24,22 @@ static uint64_t all_untaken(const struct ddp_comm *comm)
     return bytes;
 }
 
+/* The next message behind @node that moves: all but receives whose message has not come. */
+static struct ddpi_run *next_moving(const struct ddp_comm *comm, const struct ddpi_list *node)
+{
+    for (node = node->next; node != &comm->runs.messages; node = node->next) {
+        struct ddpi_run *run = ddpi_container_of(node, struct ddpi_run, link);
+        if (run->wait.sends || run->wait.bytes_done > 0)
+            return run;
+    }
+    return NULL;
+}
+
 static ddp_status finalize_begin(struct ddp_comm *comm, struct ddpi_run *run)
 {
+    const struct ddpi_run *moving = next_moving(comm, &comm->runs.messages);
+    for (; moving != NULL; moving = next_moving(comm, &moving->link))
+        run->task.own += moving->algorithm->most_needs(moving);
     run->wait.nap_us = LOOK_US;
     run->wait.sends = true;
     run->wait.bytes_wanted = all_untaken(comm);
@@ -38,7 +52,8 @@ static ddp_status finalize_advance(struct ddp_comm *comm, struct ddpi_run *run,
     uint64_t bytes = all_untaken(comm);
     if (bytes <= run->wait.bytes_wanted)
         run->wait.bytes_done = run->wait.bytes_wanted - bytes;
-    *ret_movement = bytes == 0 ? DDPI_COMPLETE : DDPI_IDLE;
+    bool rests = bytes == 0 && next_moving(comm, &comm->runs.messages) == NULL;
+    *ret_movement = rests ? DDPI_COMPLETE : DDPI_IDLE;
     return DDP_OK;
 }
 
@@ -51,7 +66,9 @@ static unsigned finalize_needs(const struct ddp_comm *comm, struct ddpi_run *run
                                struct ddpi_need *needs)
 {
     unsigned count = 0;
-    (void)run;
+    struct ddpi_run *moving = next_moving(comm, &comm->runs.messages);
+    for (; moving != NULL && count < run->task.own; moving = next_moving(comm, &moving->link))
+        count += moving->algorithm->needs(comm, moving, needs + count);
     for (uint32_t i = 0; i < ddpi_edges_places(&comm->edges); i++) {
         struct ddpi_edge *edge = ddpi_edges_at(&comm->edges, i);
         if (edge_untaken(edge) > 0)
@@ -71,13 +88,11 @@ ddp_status ddpi_finalize(struct ddp_comm *comm, uint64_t timeout_ms, struct ddp_
     struct ddpi_run run = {.algorithm = &finalize_algorithm};
     if (atomic_exchange(&comm->finalized, true))
         return ddpi_comm_report(comm, err);
-    ddpi_runs_drain(comm);
-    ddp_status status = ddpi_comm_report(comm, err);
-    if (status != DDP_OK)
-        return status;
     run.task = (struct ddpi_task){.call = {.operation = DDPI_FINALIZE},
                                   .own = ddpi_edges_places(&comm->edges),
                                   .timeout_ms = timeout_ms};
     ddpi_runs_carry_out(comm, &run);
-    return run.status == DDP_OK ? DDP_OK : ddpi_comm_report(comm, err);
+    atomic_store(&comm->leaves, true);
+    ddpi_runs_drain(comm);
+    return ddpi_comm_report(comm, err);
 }

@@ -17,7 +17,12 @@
 
 struct ddpi_run;
 
-enum ddpi_movement { DDPI_IDLE, DDPI_MOVED, DDPI_COMPLETE };
+enum ddpi_movement {
+    DDPI_IDLE,
+    DDPI_MOVED,
+    DDPI_COMPLETE,
+    DDPI_GIVEN_UP /* of a request, as this rank leaves: it ends with DDP_E_CANCELED */
+};
 
 struct ddpi_algorithm {
     const char *name;

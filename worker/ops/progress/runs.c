@@ -219,6 +219,7 @@ static void drain(struct ddp_comm *comm)
 void ddpi_runs_drain(struct ddp_comm *comm)
 {
     pthread_mutex_lock(&comm->runs.lock);
+    wake_driver(comm); /* it may have something to give up */
     drain(comm);
     pthread_mutex_unlock(&comm->runs.lock);
 }

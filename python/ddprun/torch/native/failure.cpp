@@ -25,7 +25,8 @@ void raise(ddp_status status, const struct ddp_error &err)
 
 bool is_lasting(ddp_status status)
 {
-    return status != DDP_E_INVALID && status != DDP_E_UNSUPPORTED && status != DDP_E_NOMEM;
+    return status != DDP_E_INVALID && status != DDP_E_UNSUPPORTED && status != DDP_E_NOMEM &&
+           status != DDP_E_CANCELED;
 }
 
 std::exception_ptr failure_of(ddp_status status, const struct ddp_error &err)
