@@ -9,6 +9,7 @@ import sys
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.parallel import DistributedDataParallel
 
 import ddprun.torch  # registers the back end
@@ -119,6 +120,19 @@ def forked(rank, size, models):
     assert taken.eq((rank + 1) % size).all()
 
 
+def behind_a_receive(rank, size):
+    """Calls that have ended keep nothing, while an earlier one has not."""
+    pending, ended = dist.irecv(torch.empty(ROWS), (rank + 1) % size), []
+    for _ in range(20):
+        tensor = torch.ones(ROWS)
+        ended.append(StorageWeakRef(tensor.untyped_storage()))
+        dist.all_reduce(tensor)
+        del tensor
+    assert sum(not storage.expired() for storage in ended) < 5
+    dist.send(torch.ones(ROWS), (rank - 1) % size)
+    pending.wait()
+
+
 def unfinished(rank, size):
     """What is under way when a program ends, or is thrown away, is over then."""
     bucket = back_end().allocate_tensor(ROWS * COLUMNS, dtype=torch.float32, device=torch.device('cpu'))
@@ -145,6 +159,7 @@ def main():
     one_rank_alone(rank, size)
     refusals()
     forked(rank, size, models)
+    behind_a_receive(rank, size)
     gone = back_end()
     dist.destroy_process_group()
     try:

@@ -97,6 +97,7 @@ class Backend : public NewestBackend
     /* Start @job, or note it while calls are coalesced. */
     WorkPtr submit(JobPtr job, c10d::OpType type, bool async, Tensors results);
     void start(const JobPtr &job, bool async, const Tensors &results);
+    void drop_ended();
     void destroy();
     std::optional<c10::Stream> stream_for(const Tensors &tensors, bool async);
     WorkPtr message(ddp_kind kind, Tensors &tensors, uint32_t peer, int tag, c10d::OpType type);
@@ -116,6 +117,7 @@ class Backend : public NewestBackend
     c10::intrusive_ptr<Options> options_;
     std::mutex mutex_;             /* what follows; operations begin in the order of calls */
     std::deque<JobPtr> under_way_; /* they keep their tensors even if their work is dropped */
+    size_t most_under_way_ = 0;    /* with more than these, look for ended ones */
     JobPtr batch_;                 /* calls that are coalesced; NULL: none are */
     Tensors batch_results_;
     bool batch_async_ = false;
