@@ -289,6 +289,42 @@ MORE['allgather with outputs of two sizes'] = lambda group, raw, rank: raw.allga
 MORE['sparse, torch.float16'] = lambda group, raw, rank: all_reduce(group, sparse(rank, dtype=torch.float16))
 
 
+# ---- inference mode, which ends before the wait ----
+
+def in_inference(call):
+    """call makes tensors and works."""
+    with torch.inference_mode():
+        tensors, works = call()
+    for work in works:
+        work.wait()
+    return tensors
+
+
+def gathered(raw, rank, count=1):
+    outputs = [parts(count * SIZE) for _ in range(count)]
+    return flat(outputs), [raw.allgather(outputs, nested(count, rank), c10d.AllgatherOptions())]
+
+
+def reduced(raw, tensors):
+    return tensors, [raw.allreduce(tensors, dist.AllreduceOptions())]
+
+
+def passed_on(raw, rank):
+    """Into columns, whose message is copied to them."""
+    taken = torch.zeros(4, 2)[:, 0]
+    return [taken], [raw.send([numbers(rank)], (rank + 1) % SIZE, 5), raw.recv([taken], (rank - 1) % SIZE, 5)]
+
+
+CALLS.update({
+    'allreduce in inference mode': lambda group, raw, rank: in_inference(lambda: reduced(raw, [numbers(rank)])),
+    'allreduce of two in inference mode': lambda group, raw, rank: in_inference(lambda: reduced(raw, nested(2, rank))),
+    'allgather in inference mode': lambda group, raw, rank: in_inference(lambda: gathered(raw, rank)),
+    'allgather of two in inference mode': lambda group, raw, rank: in_inference(lambda: gathered(raw, rank, 2)),
+    'sparse, in inference mode': lambda group, raw, rank: in_inference(lambda: reduced(raw, [sparse(rank)])),
+})
+MORE['recv in inference mode'] = lambda group, raw, rank: in_inference(lambda: passed_on(raw, rank))
+
+
 # ---- DistributedDataParallel with sparse gradients ----
 
 def train(group, rank, view=False, hook=None):

@@ -149,7 +149,7 @@ class Job:
         return request
 
     def finish(self) -> None:
-        with torch.no_grad():  # the caller's tensors may be leaves of a graph
+        with torch.inference_mode():  # the caller's tensors may be leaves of a graph, or of that mode
             for to, memory in self._copies:
                 to.copy_(memory)
         self._copies.clear()

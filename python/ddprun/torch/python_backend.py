@@ -238,7 +238,7 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         """In host memory, wherever they are."""
         if options.reduceOp != dist.ReduceOp.SUM:
             raise Invalid('ddp: allreduce() of sparse tensors only works with ReduceOp.SUM')
-        with torch.no_grad():
+        with torch.inference_mode():
             own = sum(tensors[1:], start=tensors[0]).coalesce().cpu()
             about = sparse.describe(own).expand(self._comm.size, -1).contiguous()
             self.all_gather_single(about, about[self._comm.rank].clone(), options)
@@ -319,7 +319,7 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
                     raise Invalid('ddp: all_gather(): all lists must have outputs of the same types and sizes')
         for i, tensor in enumerate(tensors):
             self._gather_all(outputs[0][i::len(tensors)], tensor, options)
-        with torch.no_grad():
+        with torch.inference_mode():
             for whole in outputs[1:]:
                 for to, tensor in zip(whole, outputs[0]):
                     to.copy_(tensor)

@@ -250,10 +250,11 @@ void Job::enqueue(ddp_comm *comm, c10::Stream stream)
     event_->record(stream);
 }
 
-/* Tensors of the caller may be leaves of a graph, which no differentiated call may change. */
+/* Tensors of the caller may be leaves of a graph, which no differentiated call may change, or of
+ * inference mode, which the thread that waits may have left. */
 void Job::give_results()
 {
-    const at::AutoDispatchBelowAutograd guard;
+    const at::AutoDispatchBelowADInplaceOrView guard;
     for (auto &[to, from] : copies_)
         to.copy_(from, /*non_blocking=*/true);
     for (auto &last : last_)

@@ -64,7 +64,7 @@ static void combine(at::Tensor &sum, const at::Tensor &tensor, const c10d::Reduc
 
 at::Tensor combined(Job &job, const std::vector<at::Tensor> &tensors, const c10d::ReduceOp &op)
 {
-    const at::AutoDispatchBelowAutograd guard;
+    const at::AutoDispatchBelowADInplaceOrView guard;
     at::Tensor sum = tensors.front().clone(at::MemoryFormat::Contiguous);
     for (size_t i = 1; i < tensors.size(); i++)
         combine(sum, tensors[i], op);

@@ -78,7 +78,7 @@ at::Tensor Backend::add_rows(Job &job, const at::Tensor &rows,
 /* In host memory, wherever the tensors are. */
 void Backend::add_sparse_sum(Job &job, const Tensors &tensors, std::chrono::milliseconds timeout)
 {
-    const at::AutoDispatchBelowAutograd guard;
+    const at::AutoDispatchBelowADInplaceOrView guard;
     at::Tensor sum = tensors.front();
     for (size_t i = 1; i < tensors.size(); i++)
         sum = sum + tensors[i];
