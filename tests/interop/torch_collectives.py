@@ -119,6 +119,9 @@ def moves(rank, size):
             tensor = torch.empty(shape, dtype=dtype)
             dist.recv(tensor, 0, tag=3)
             same(tensor, whole[0], f'send {dtype} {shape}')
+    tensor = torch.ones(1).expand(4) if rank == 0 else torch.zeros(4)
+    dist.broadcast(tensor, 0)  # which cannot be written to on the root
+    same(tensor, torch.ones(4), 'broadcast of an expanded tensor')
 
 
 def singles(rank, size):

@@ -206,7 +206,7 @@ class PythonBackend(dist.distributed_c10d.C10DBackend):
         self._check_root_tensor('broadcast', tensors, options)
         tensor = tensors[options.rootTensor]
         job = self._job(interface.BROADCAST, options, peer=options.rootRank, count=elements(tensor)[1])
-        memory = job.in_place(tensor)
+        memory = job.input(tensor) if options.rootRank == self._comm.rank else job.output(tensor)
         job.recv(memory)
         for other in tensors:
             if other is not tensor:

@@ -147,7 +147,8 @@ WorkPtr Backend::broadcast(Tensors &tensors, const c10d::BroadcastOptions &optio
     check_tensor(tensor, "broadcast");
     auto job = make_job(options.timeout);
     auto &operation = job->add(DDP_KIND_BROADCAST);
-    const at::Tensor memory = job->in_place(tensor);
+    const bool root = options.rootRank == getRank();
+    const at::Tensor memory = root ? job->input(tensor) : job->output(tensor);
     set_recv(operation, memory);
     operation.call.count = count_of(tensor);
     operation.call.peer = uint32_t(options.rootRank);
