@@ -45,6 +45,10 @@ def arguments(rank, size):
     memory = torch.ones(2 * size + 1)
     refused(lambda: dist.all_gather_into_tensor(memory[:2 * size], memory[1:3]), 'overlap')
     refused(lambda: dist.init_process_group('ddp'), 'twice')
+    expanded = torch.ones(1).expand(4)
+    for call in (lambda: dist.all_reduce(expanded), lambda: dist.irecv(expanded, (rank + 1) % size),
+                 lambda: dist.all_gather([expanded] * size, torch.ones(4))):
+        refused(call, 'elements share memory')
     backend = dist.group.WORLD._get_backend(torch.device('cpu'))
     refused(lambda: backend.allreduce([torch.ones(3, device='meta')], dist.AllreduceOptions()),
             'ddp: allreduce() takes tensors on cpu or cuda')

@@ -84,6 +84,10 @@ class Job:
         return memory
 
     def copy_later(self, tensor: torch.Tensor, memory: torch.Tensor) -> None:
+        """Before anything is sent: copy_() would refuse it when the other ranks have their results."""
+        if 0 in (stride for size, stride in zip(tensor.shape, tensor.stride()) if size > 1):
+            raise Invalid('ddp: a tensor whose elements share memory, such as one of expand(), cannot have a result: clone() '
+                          'it first')
         self._copies.append((tensor, memory))
 
     def input_parts(self, tensors: Sequence[torch.Tensor]) -> torch.Tensor:
@@ -95,7 +99,8 @@ class Job:
         memory = self.input(torch.empty(sum(one.numel() for one in tensors), dtype=tensors[0].dtype,
                                         device=tensors[0].device))
         parts = memory.split([one.numel() for one in tensors])
-        self._copies += [(one, part.view(one.shape)) for one, part in zip(tensors, parts)]
+        for one, part in zip(tensors, parts):
+            self.copy_later(one, part.view(one.shape))
         return memory
 
     # ---- its operation ----

@@ -7,6 +7,7 @@
 #include "python_lock.h"
 #include "versions.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <algorithm>
 #include <c10/core/StreamGuard.h>
@@ -125,8 +126,12 @@ at::Tensor Job::output_parts(const std::vector<at::Tensor> &tensors)
     return memory;
 }
 
+/* Before anything is sent: copy_() would refuse it when the other ranks have their results. */
 void Job::copy_later(const at::Tensor &tensor, const at::Tensor &from)
 {
+    TORCH_CHECK_VALUE(at::has_internal_overlap(tensor) != at::MemOverlap::Yes,
+                      "ddp: a tensor whose elements share memory, such as one of expand(), cannot "
+                      "have a result: clone() it first");
     copies_.emplace_back(tensor, from);
 }
 
