@@ -32,6 +32,14 @@ PATIENCE = 2.0 # seconds for a failure that explains one that follows from it
 DEFAULT_GRACE = timedelta(seconds=5)
 
 
+def _name(number: int) -> str:
+    """Of a signal: real-time ones have only a number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f'signal {number}'
+
+
 class RankFailed(Error):
     """A rank of spawn() failed: the one that came first. @exit_code is negative for a signal; @trace may be empty."""
 
@@ -167,7 +175,7 @@ class Spawned:
         if failure.what:
             end = f'raised {failure.what}'
         else:
-            end = f'was killed by {signal.Signals(-code).name}' if code < 0 else f'ended with exit code {code}'
+            end = f'was killed by {_name(-code)}' if code < 0 else f'ended with exit code {code}'
         return RankFailed(f'rank {rank} (pid {process.pid}) {end}', rank, code, failure.trace)
 
     def _end(self) -> None:

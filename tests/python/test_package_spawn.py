@@ -31,6 +31,8 @@ def fail(rank, how):
         raise KeyError('the cause')
     if rank == 1 and how == 'signal':
         os.kill(os.getpid(), signal.SIGKILL)
+    if rank == 1 and how == 'real-time signal':
+        os.kill(os.getpid(), signal.SIGRTMIN + 1)
     if rank == 1 and how == 'exit':
         os._exit(7)
     comm.barrier()
@@ -112,6 +114,8 @@ class Spawn(unittest.TestCase):
     def test_the_failure_that_came_first(self):
         for how, text, code in (('raise', "rank 1 (pid %d) raised KeyError: 'the cause'", 1),
                                 ('signal', 'rank 1 (pid %d) was killed by SIGKILL', -9),
+                                ('real-time signal', f'rank 1 (pid %d) was killed by signal {signal.SIGRTMIN + 1}',
+                                 -(signal.SIGRTMIN + 1)),
                                 ('exit', 'rank 1 (pid %d) ended with exit code 7', 7)):
             with ddprun.spawn(fail, (how,), nprocs=3, join=False) as spawned:
                 with self.assertRaises(ddprun.RankFailed) as caught:
