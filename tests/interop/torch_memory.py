@@ -5,6 +5,7 @@ test_torch_backend.py under ddprun, on the C++ form.
 import itertools
 import os
 import sys
+import threading
 
 import torch
 import torch.distributed as dist
@@ -139,7 +140,8 @@ def unfinished(rank, size):
     late = dist.new_group()
     store = dist.distributed_c10d._get_default_store()
     dist.barrier(late)
-    works = [dist.irecv(torch.empty(ROWS), (rank + 1) % size)]
+    works = [dist.irecv(torch.empty(ROWS), (rank + 1) % size), dist.irecv(torch.empty(ROWS), (rank + 1) % size)]
+    threading.Thread(target=works.pop().wait, daemon=True).start()
     if rank == 0:
         works.append(dist.all_reduce(bucket, async_op=True))
         works.append(dist.all_reduce(bucket, group=late, async_op=True))

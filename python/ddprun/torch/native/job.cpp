@@ -13,6 +13,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <ddprun/comm_requests.h>
+#include <unistd.h>
 
 namespace ddprun
 {
@@ -350,6 +351,7 @@ void Job::wait(std::chrono::milliseconds timeout)
     const PythonLockReleased released;
     const auto begin = std::chrono::steady_clock::now();
     const auto limit = timeout > kNoTimeout ? timeout : limit_;
+    const bool in_the_end = python_ends();
     TORCH_CHECK(begun_, "ddp: this call is coalesced with others and has not begun: wait "
                         "for it when all have been called");
     if (event_ && !ended_) /* it was not refused */
@@ -360,6 +362,8 @@ void Job::wait(std::chrono::milliseconds timeout)
         if (operation.request == nullptr) /* an earlier one was refused */
             continue;
         (void)!ddp_request_wait(operation.request, left_of(limit, begin), &done, &err);
+        while (python_ends() && !in_the_end) /* a daemon thread: Python would end the process */
+            pause();
         TORCH_CHECK_WITH(DistBackendError, done, "ddp: the operation has not ended after ",
                          limit.count(), " ms; it can be waited for again: ", err.msg);
     }

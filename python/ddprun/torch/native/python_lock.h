@@ -15,10 +15,19 @@ int PyGILState_Check(void) __attribute__((weak));
 void *PyEval_SaveThread(void) __attribute__((weak));
 void PyEval_RestoreThread(void *) __attribute__((weak));
 int Py_IsInitialized(void) __attribute__((weak));
+int Py_IsFinalizing(void) __attribute__((weak));  /* of Python 3.13 */
+int _Py_IsFinalizing(void) __attribute__((weak)); /* of older ones */
 }
 
 namespace ddprun
 {
+
+/* Whether Python ends: then no thread gets the lock but the one that ends it. */
+inline bool python_ends()
+{
+    const auto ends = Py_IsFinalizing != nullptr ? Py_IsFinalizing : _Py_IsFinalizing;
+    return ends != nullptr && ends() != 0;
+}
 
 /* Releases it for as long as this object lives, if its thread holds it. */
 class PythonLockReleased
