@@ -363,6 +363,52 @@ END_TEST
 
 /* ---- refusals ---- */
 
+enum { NEVER_CALLS, HAS_LEFT };
+
+static void await_count(struct world *world, uint32_t count)
+{
+    while (atomic_load(world->counter) < count)
+        poll(NULL, 0, 1);
+}
+
+/* The ring of a group does not stand before its first operation, which rank 1 never calls. */
+static void tested_only(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    static float values[COUNT];
+    struct ddp_error error;
+    ddp_comm *group;
+    ddp_status status = DDP_OK;
+    CHECK_OK(ddp_comm_split(comm, 0, 0, &group, err));
+    if (rank == 1) {
+        if (world->stage == HAS_LEFT)
+            ddp_comm_destroy(group);
+        atomic_fetch_add(world->counter, 1);
+        await_count(world, 2);
+        return;
+    }
+    await_count(world, 1);
+    if (world->stage == NEVER_CALLS)
+        CHECK_OK(ddp_comm_set_timeout(group, 100, err));
+    struct ddp_operation operation = sum_of(values, COUNT);
+    ddp_request *request = start(group, &operation);
+    for (int done = 0; !done; poll(NULL, 0, 1))
+        status = ddp_request_test(request, &done, &error);
+    world_expect(status, &error, world->stage == HAS_LEFT ? DDP_E_PEER_DEAD : DDP_E_TIMEOUT,
+                 "rank 1 ");
+    ddp_request_free(request);
+    ddp_comm_destroy(group);
+    atomic_fetch_add(world->counter, 1);
+}
+
+START_TEST(a_request_that_is_only_tested_ends_before_it_has_begun)
+{
+    struct world world = {.nranks = 2, .tcp = _i % 2 == 1, .stage = (uint32_t)_i / 2};
+    world_open(&world);
+    world_run(&world, tested_only);
+    world_close(&world);
+}
+END_TEST
+
 START_TEST(what_is_no_operation_is_refused)
 {
     ddp_comm *comm;
@@ -502,6 +548,7 @@ Suite *test_suite(void)
     add_sample(tcase, a_wait_may_end_before_the_operation, 0, WORLDS);
     tcase_add_test(tcase, a_request_outlives_its_communicator);
     add_sample(tcase, the_death_of_a_rank_ends_all_requests, 0, WORLDS);
+    tcase_add_loop_test(tcase, a_request_that_is_only_tested_ends_before_it_has_begun, 0, 4);
     tcase_add_test(tcase, what_is_no_operation_is_refused);
     tcase_add_loop_test(tcase, uneven_parts_have_counts, 0, 5);
     tcase_add_loop_test(tcase, unused_members_are_not_compared, 0, 2);

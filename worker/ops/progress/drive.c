@@ -298,14 +298,14 @@ static unsigned add_needs(struct ddp_comm *comm, struct ddpi_run *run, unsigned 
 }
 
 /* Look at the deadline of @run and at the peers that it needs, without sleeping: while bytes @move,
- * or when a program only tests the run. */
+ * or when a program only tests the run. The edges that a run needs before it begins count, too. */
 static ddp_status judge_run(struct ddp_comm *comm, struct ddpi_run *run, bool move, uint64_t now)
 {
     bool ready;
     run_start_clock(run, now);
-    if (run->algorithm->execute != NULL || !run->begun)
+    if (run->algorithm->execute != NULL)
         return DDP_OK;
-    if (!make_room(comm, run->algorithm->most_needs(run)))
+    if (!make_room(comm, run->begun ? run->algorithm->most_needs(run) : 1))
         return comm->failed;
     unsigned count = add_needs(comm, run, 0);
     ddp_status status = DDP_OK;
