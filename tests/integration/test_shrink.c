@@ -278,6 +278,18 @@ START_TEST(threads_go_on_without_one_that_left)
 }
 END_TEST
 
+/* Rank 0 would lead, rank 1 would follow; the other one does not call. */
+START_TEST(a_failure_needs_no_error_object)
+{
+    ddp_comm *comms[2], *rest = NULL;
+    CHECK_OK(ddp_comm_init_local(2, NULL, comms, err));
+    ck_assert_int_eq(ddp_comm_shrink(comms[_i], NULL, 0, 0, 50, &rest, NULL), DDP_E_TIMEOUT);
+    ck_assert_ptr_null(rest);
+    for (unsigned i = 0; i < 2; i++)
+        ddp_comm_destroy(comms[i]);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("shrink");
@@ -294,6 +306,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, who_does_not_come_is_named, 0, 2);
     tcase_add_test(tcase, lists_that_differ_are_refused);
     tcase_add_test(tcase, threads_go_on_without_one_that_left);
+    tcase_add_loop_test(tcase, a_failure_needs_no_error_object, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }

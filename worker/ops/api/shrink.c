@@ -376,13 +376,16 @@ static ddp_status connect_to_leader(struct ddpi_survivors *survivors, uint32_t l
 
 /* This rank lives, and cannot go on: without it no rank does. */
 static ddp_status tell_leader(const struct ddpi_survivors *survivors, struct ddpi_place *leader,
-                              ddp_status status, struct ddp_error *err)
+                              ddp_status status, const struct ddp_error *cause,
+                              struct ddp_error *err)
 {
     struct ddpi_memo memo;
-    struct ddp_error cause = {0};
-    ddpi_error_set(&cause, status, "rank %u: %s", survivors->comm->rank, err->msg);
-    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, status, cause.msg);
+    struct ddp_error named = *cause;
+    ddpi_error_wrap(&named, status, "rank %u", survivors->comm->rank);
+    ddpi_memo_fill(&memo, DDPI_NOTICE_FAILED, status, named.msg);
     ddpi_survivors_send(leader, &memo);
+    if (err != NULL)
+        *err = *cause;
     return status;
 }
 
@@ -390,26 +393,27 @@ static ddp_status follow(struct shrink *shrink, uint32_t leader, struct ddp_erro
 {
     struct ddpi_survivors *survivors = &shrink->survivors;
     struct ddpi_place *place = &survivors->places[leader];
+    struct ddp_error cause = {0};
     uint8_t card[DDPI_CARD_SLOT];
     survivors->take = member_take;
     shrink->stage = AWAIT_PLACE;
-    ddp_status status = connect_to_leader(survivors, leader, err);
+    ddp_status status = connect_to_leader(survivors, leader, &cause);
     if (status == DDP_OK && place->gone) {
         shrink->stage = AGAIN;
         return DDP_OK;
     }
     if (status == DDP_OK)
-        status = new_child(shrink, card, err);
+        status = new_child(shrink, card, &cause);
     if (status == DDP_OK)
         send_card(place, shrink->digest, card);
     while (status == DDP_OK && shrink->stage != DONE && shrink->stage != AGAIN) {
-        status = ddpi_survivors_turn(survivors, err);
+        status = ddpi_survivors_turn(survivors, &cause);
         if (place->gone && status == DDP_OK && shrink->stage != DONE)
             shrink->stage = shrink->stage == AWAIT_GO ? DONE : AGAIN;
         else if (status == DDP_OK && shrink->stage != DONE && is_late(survivors))
-            status = member_late(survivors, leader, err);
+            status = member_late(survivors, leader, &cause);
     }
-    return status == DDP_OK ? DDP_OK : tell_leader(survivors, place, status, err);
+    return status == DDP_OK ? DDP_OK : tell_leader(survivors, place, status, &cause, err);
 }
 
 /* ---- the call ---- */
