@@ -128,7 +128,7 @@ static bool descriptor_advice(int sys_errno, char *text, size_t size)
 ddp_status ddpi_error_advise_descriptors(struct ddp_error *err, ddp_status status)
 {
     char advice[DDP_ERROR_TEXT / 2];
-    if (err != NULL && descriptor_advice(err->sys_errno, advice, sizeof advice))
+    if (status != DDP_OK && err != NULL && descriptor_advice(err->sys_errno, advice, sizeof advice))
         append_part(err, "; ", advice);
     return status;
 }

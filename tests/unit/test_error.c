@@ -153,6 +153,19 @@ START_TEST(other_errors_come_without)
 }
 END_TEST
 
+/* What the caller's struct holds then is of an earlier call, or of none. */
+START_TEST(a_success_leaves_the_error_alone)
+{
+    struct ddp_error err, before;
+    memset(&err, 'x', sizeof err);
+    err.sys_errno = EMFILE;
+    err.msg[0] = '\0'; /* else the end of the text would be looked for beyond the struct */
+    before = err;
+    ck_assert_int_eq(ddpi_error_advise_descriptors(&err, DDP_OK), DDP_OK);
+    ck_assert_mem_eq(&err, &before, sizeof err);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("error");
@@ -162,7 +175,7 @@ Suite *test_suite(void)
               the_result_is_the_same_without_an_error_object);
     tcase_add_loop_test(tcase, long_sentences_are_cut_and_say_so, 0, 24);
     ADD_TESTS(tcase, a_sentence_cannot_drive_the_terminal, too_many_open_files_come_with_advice,
-              other_errors_come_without);
+              other_errors_come_without, a_success_leaves_the_error_alone);
     suite_add_tcase(suite, tcase);
     return suite;
 }
