@@ -12,6 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8U /* Linux 6.3 */
+#endif
+
 enum { RECORDS = 64, THREADS = 4, CALLS = 5000 };
 
 static const struct ddpi_recorder_group world = {.name = "world", .id = 9, .rank = 1, .size = 4};
@@ -20,12 +24,17 @@ static int fd;
 static struct ddpi_flight_header *memory;
 static struct ddpi_flight_log *flight;
 
-static int make_file(int seals)
+static void seal_file(int made, int seals)
 {
-    int made = memfd_create("flight", MFD_ALLOW_SEALING | MFD_CLOEXEC);
     ck_assert_int_ge(made, 0);
     ck_assert_int_eq(ftruncate(made, (off_t)ddpi_flight_size(RECORDS)), 0);
     ck_assert_int_eq(fcntl(made, F_ADD_SEALS, seals), 0);
+}
+
+static int make_file(int seals)
+{
+    int made = memfd_create("flight", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+    seal_file(made, seals);
     return made;
 }
 
@@ -242,6 +251,26 @@ START_TEST(the_records_of_a_dead_process_stay)
 }
 END_TEST
 
+/* With vm.memfd_noexec the kernel makes all files in memory so. */
+START_TEST(the_memory_may_have_more_seals)
+{
+    const size_t size = ddpi_flight_size(RECORDS);
+    int sealed = memfd_create("flight", MFD_NOEXEC_SEAL | MFD_CLOEXEC);
+    if (sealed < 0)
+        SKIP("files in memory that cannot be executed");
+    seal_file(sealed, DDPI_FLIGHT_SEALS);
+    struct ddpi_flight_header *map =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, sealed, 0);
+    ck_assert(map != MAP_FAILED);
+    ddpi_flight_format(map, RECORDS);
+    struct ddpi_recorder *recorder = ddpi_recorder_open(sealed, &world);
+    ck_assert_ptr_nonnull(recorder);
+    ddpi_recorder_close(recorder);
+    munmap(map, size);
+    close(sealed);
+}
+END_TEST
+
 START_TEST(what_is_no_memory_is_left_alone)
 {
     int unsealed = make_file(F_SEAL_SHRINK), unformatted = make_file(DDPI_FLIGHT_SEALS);
@@ -268,7 +297,8 @@ Suite *test_suite(void)
     tcase_add_test(tcase, calls_are_noted);
     tcase_add_loop_test(tcase, counts_of_all_ranks_add_up, 0, 3);
     ADD_TESTS(tcase, bytes_of_all_reduce_are_counted, threads_share_the_memory,
-              the_records_of_a_dead_process_stay, what_is_no_memory_is_left_alone);
+              the_records_of_a_dead_process_stay, the_memory_may_have_more_seals,
+              what_is_no_memory_is_left_alone);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -24,11 +24,16 @@ static bool is_pmi_socket(int fd)
     return text != NULL && strtol(text, NULL, 10) == fd;
 }
 
+static bool is_sealed(int fd, int wanted)
+{
+    int seals = fcntl(fd, F_GET_SEALS);
+    return seals >= 0 && (seals & wanted) == wanted;
+}
+
 static bool is_memory(int fd, const char *variable, int seals)
 {
     const char *text = getenv(variable);
-    return text != NULL && *text != '\0' && strtol(text, NULL, 10) == fd &&
-           fcntl(fd, F_GET_SEALS) == seals;
+    return text != NULL && *text != '\0' && strtol(text, NULL, 10) == fd && is_sealed(fd, seals);
 }
 
 static bool is_shared_memory(int fd)

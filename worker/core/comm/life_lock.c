@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "life_slot.h"
 #include "mem.h"
+#include "memory_file.h"
 #include "thread.h"
 
 #include <limits.h>
@@ -94,7 +95,7 @@ static bool life_start(struct ddpi_life *life)
 static bool map_page(struct ddpi_life *life, int fd, uint32_t slot)
 {
     struct stat page;
-    if (fcntl(fd, F_GET_SEALS) != DDPI_LIFE_SEALS || fstat(fd, &page) != 0 || page.st_size <= 0)
+    if (!ddpi_memory_file_has(fd, 1, DDPI_LIFE_SEALS) || fstat(fd, &page) != 0)
         return false;
     life->page_size = (size_t)page.st_size;
     if (slot >= life->page_size / sizeof *life->page)

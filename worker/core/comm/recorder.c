@@ -6,6 +6,7 @@
 #include "clock.h"
 #include "flight_file.h"
 #include "mem.h"
+#include "memory_file.h"
 
 #include <stdio.h>
 #include <sys/mman.h>
@@ -68,8 +69,7 @@ static void name_things(struct ddpi_flight_header *memory)
 static struct ddpi_flight_header *map_memory(int fd, size_t *ret_size)
 {
     struct stat file;
-    if (fd < 0 || fcntl(fd, F_GET_SEALS) != DDPI_FLIGHT_SEALS || fstat(fd, &file) != 0 ||
-        file.st_size <= 0)
+    if (!ddpi_memory_file_has(fd, 1, DDPI_FLIGHT_SEALS) || fstat(fd, &file) != 0)
         return NULL;
     *ret_size = (size_t)file.st_size;
     void *memory = mmap(NULL, *ret_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
