@@ -156,6 +156,11 @@ static void disagree(struct world *world, uint32_t rank, ddp_comm *comm)
     CHECK(status == DDP_E_MISMATCH && group == NULL);
     CHECK(strstr(error.msg, "rank 0 makes a group of 0, 1, 2, but rank 2 of 0, 2") != NULL);
     CHECK_OK(ddp_barrier(comm, NULL, err));
+    const uint32_t turned[] = {1, 0, 2}; /* the same ranks */
+    status = ddp_comm_create_group(comm, rank == 1 ? turned : list, 3, &group, &error);
+    CHECK(status == DDP_E_MISMATCH && group == NULL);
+    CHECK(strstr(error.msg, "rank 0 makes a group of 0, 1, 2, but rank 1 of 1, 0, 2") != NULL);
+    CHECK_OK(ddp_barrier(comm, NULL, err));
     const struct {
         uint32_t ranks[2], count;
         const char *text;

@@ -116,7 +116,7 @@ DDP_API DDP_MUST_CHECK ddp_status ddp_comm_split(ddp_comm *parent, int32_t color
  * Make a communicator of the @count ranks at @ranks of @parent, in this order. Only they call it,
  * all with the same list (MPI_Comm_create_group).
  *
- * It uses messages of @parent between the first rank of the list and each other one: receive what
+ * It uses messages of @parent between the lowest rank of the list and each other one: receive what
  * was sent between them before. @ranks is not kept. A member that does not come is named after the
  * timeout of @parent, which has failed then.
  *

@@ -1,12 +1,13 @@
 /*
- * create_group.c - ddp_comm_create_group(): the first rank of the list gathers the cards of the
+ * create_group.c - ddp_comm_create_group(): the lowest rank of the list gathers the cards of the
  * others by messages of the parent, and sends all of them to each. Owns the child until it is
- * complete.
+ * complete. Lists of the same ranks in different orders have the same lowest rank, which so sees
+ * the difference.
  *
- *     member --request: its list, its card--> first rank
- *     member <--finding, and the cards of all-- first rank
- *     member --finding: whether its child is complete--> first rank
- *     member <--finding of all-- first rank
+ *     member --request: its list, its card--> lowest rank
+ *     member <--finding, and the cards of all-- lowest rank
+ *     member --finding: whether its child is complete--> lowest rank
+ *     member <--finding of all-- lowest rank
  */
 #include "api_impl.h"
 #include "bytes.h"
@@ -32,7 +33,8 @@ struct group {
     struct ddp_comm *parent;
     const uint32_t *ranks;
     uint32_t count;
-    uint32_t own; /* this rank's place in the list */
+    uint32_t own;    /* this rank's place in the list */
+    uint32_t lowest; /* that of the rank that gathers */
     struct ddp_comm *child;
     uint8_t *cards; /* a slot for each member */
     struct request request;
@@ -61,8 +63,9 @@ static void digest_list(const uint32_t *ranks, uint32_t count, uint8_t digest[8]
 }
 
 static ddp_status check_list(const struct ddp_comm *parent, const uint32_t *ranks, uint32_t count,
-                             uint32_t *ret_own, struct ddp_error *err)
+                             uint32_t *ret_own, uint32_t *ret_lowest, struct ddp_error *err)
 {
+    uint32_t lowest = 0;
     bool found = false;
     bool *seen = ddpi_calloc(parent->world_size, sizeof *seen);
     if (seen == NULL)
@@ -78,6 +81,8 @@ static ddp_status check_list(const struct ddp_comm *parent, const uint32_t *rank
             break;
         }
         seen[ranks[i]] = true;
+        if (ranks[i] < ranks[lowest])
+            lowest = i;
         if (ranks[i] == parent->rank) {
             found = true;
             *ret_own = i;
@@ -88,6 +93,7 @@ static ddp_status check_list(const struct ddp_comm *parent, const uint32_t *rank
         return ddpi_error_set(err, DDP_E_INVALID,
                               "rank %u is not in the list of ranks: only its members make a group",
                               parent->rank);
+    *ret_lowest = lowest;
     return status;
 }
 
@@ -145,16 +151,16 @@ static ddp_status compare_lists(const struct group *group, uint32_t place,
                           group->parent->rank, ours->list, group->ranks[place], cleaned.msg);
 }
 
-/* The first rank: @err is of the parent; *@ret_verdict, which all get, of the group. */
+/* The lowest rank: @err is of the parent; *@ret_verdict, which all get, of the group. */
 static ddp_status collect(struct group *group, struct ddpi_finding *ret_verdict,
                           struct ddp_error *err)
 {
     struct ddp_error cause = {0};
     ddp_status verdict = ddpi_finding_result(&group->request.finding, &cause), status = DDP_OK;
-    memcpy(group->cards, group->request.card, DDPI_CARD_SLOT);
-    for (uint32_t place = 1; place < group->count && status == DDP_OK; place++) {
-        struct request theirs;
-        status = receive_from(group, place, &theirs, sizeof theirs, err);
+    for (uint32_t place = 0; place < group->count && status == DDP_OK; place++) {
+        struct request theirs = group->request;
+        if (place != group->own)
+            status = receive_from(group, place, &theirs, sizeof theirs, err);
         if (status != DDP_OK)
             return status;
         if (verdict == DDP_OK)
@@ -164,7 +170,9 @@ static ddp_status collect(struct group *group, struct ddpi_finding *ret_verdict,
         memcpy(group->cards + (size_t)place * DDPI_CARD_SLOT, theirs.card, DDPI_CARD_SLOT);
     }
     ddpi_finding_fill(ret_verdict, verdict, cause.msg);
-    for (uint32_t place = 1; place < group->count && status == DDP_OK; place++) {
+    for (uint32_t place = 0; place < group->count && status == DDP_OK; place++) {
+        if (place == group->own)
+            continue;
         status = send_to(group, place, ret_verdict, sizeof *ret_verdict, err);
         if (status == DDP_OK && verdict == DDP_OK)
             status =
@@ -177,12 +185,13 @@ static ddp_status collect(struct group *group, struct ddpi_finding *ret_verdict,
 static ddp_status apply(struct group *group, struct ddpi_finding *ret_verdict,
                         struct ddp_error *err)
 {
-    ddp_status status = send_to(group, 0, &group->request, sizeof group->request, err);
+    ddp_status status = send_to(group, group->lowest, &group->request, sizeof group->request, err);
     if (status == DDP_OK)
-        status = receive_from(group, 0, ret_verdict, sizeof *ret_verdict, err);
+        status = receive_from(group, group->lowest, ret_verdict, sizeof *ret_verdict, err);
     if (status != DDP_OK || ddpi_finding_result(ret_verdict, NULL) != DDP_OK)
         return status;
-    return receive_from(group, 0, group->cards, (size_t)group->count * DDPI_CARD_SLOT, err);
+    return receive_from(group, group->lowest, group->cards, (size_t)group->count * DDPI_CARD_SLOT,
+                        err);
 }
 
 /* All cards are here: the child gets its ranks. */
@@ -202,18 +211,22 @@ static ddp_status confirm(const struct group *group, struct ddpi_finding *findin
                           struct ddp_error *err)
 {
     ddp_status status = DDP_OK;
-    if (group->own != 0) {
-        status = send_to(group, 0, finding, sizeof *finding, err);
-        return status == DDP_OK ? receive_from(group, 0, finding, sizeof *finding, err) : status;
+    if (group->own != group->lowest) {
+        status = send_to(group, group->lowest, finding, sizeof *finding, err);
+        return status == DDP_OK ? receive_from(group, group->lowest, finding, sizeof *finding, err)
+                                : status;
     }
-    for (uint32_t place = 1; place < group->count && status == DDP_OK; place++) {
+    for (uint32_t place = 0; place < group->count && status == DDP_OK; place++) {
         struct ddpi_finding theirs;
+        if (place == group->own)
+            continue;
         status = receive_from(group, place, &theirs, sizeof theirs, err);
         if (status == DDP_OK && ddpi_finding_result(finding, NULL) == DDP_OK)
             *finding = theirs;
     }
-    for (uint32_t place = 1; place < group->count && status == DDP_OK; place++)
-        status = send_to(group, place, finding, sizeof *finding, err);
+    for (uint32_t place = 0; place < group->count && status == DDP_OK; place++)
+        status =
+            place == group->own ? DDP_OK : send_to(group, place, finding, sizeof *finding, err);
     return status;
 }
 
@@ -227,7 +240,7 @@ static ddp_status run_group(struct group *group, struct ddp_error *err)
                                    err);
     fill_request(group);
     ddp_status status =
-        group->own == 0 ? collect(group, &verdict, err) : apply(group, &verdict, err);
+        group->own == group->lowest ? collect(group, &verdict, err) : apply(group, &verdict, err);
     if (status == DDP_OK)
         status = ddpi_finding_result(&verdict, err);
     if (status != DDP_OK)
@@ -245,7 +258,7 @@ ddp_status ddp_comm_create_group(ddp_comm *parent, const uint32_t *ranks, uint32
     if (status == DDP_OK)
         status = ddpi_group_refuse(parent, "ddp_comm_create_group", err);
     if (status == DDP_OK)
-        status = check_list(parent, ranks, count, &group.own, err);
+        status = check_list(parent, ranks, count, &group.own, &group.lowest, err);
     if (status != DDP_OK)
         return status;
     status = run_group(&group, err);
