@@ -349,7 +349,8 @@ static void refuse(struct world *world, uint32_t rank, ddp_comm *comm)
     CHECK(ddp_tensors_create(comm, &other, &tensors, &err) == DDP_E_INVALID);
     tensors = create(comm, (struct ddp_tensors_options){0});
     struct ddp_tensor_op good = sum_of("x", values, 2);
-    struct ddp_tensor_op ops[] = {good, good, good, good, good, good, good, good, good, good};
+    struct ddp_tensor_op ops[] = {good, good, good, good, good, good,
+                                  good, good, good, good, good, good};
     ops[0].name = "";
     ops[1].name = "a\nb";
     ops[2].kind = DDP_KIND_SEND;
@@ -360,6 +361,9 @@ static void refuse(struct world *world, uint32_t rank, ddp_comm *comm)
     ops[7].recv = values + 1;
     ops[8].prescale = INFINITY;
     ops[9].size = 1;
+    ops[10].kind = DDP_KIND_ALL_TO_ALL; /* has no form in place */
+    ops[11].kind = DDP_KIND_ALL_GATHER; /* from the part of the other rank */
+    ops[11].send = values + (rank == 0 ? 2 : 0);
     for (size_t i = 0; i < sizeof ops / sizeof ops[0]; i++) {
         ddp_tensor *handle;
         CHECK(ddp_tensors_enqueue(tensors, &ops[i], &handle, &err) == DDP_E_INVALID);

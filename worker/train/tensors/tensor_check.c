@@ -5,11 +5,37 @@
 
 #include "error.h"
 #include "reduce_check.h"
+#include "task.h"
 #include "tensor_scale.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+
+/* The same arguments would end the object when the operation is carried out. Of an average a sum
+ * is carried out. */
+static ddp_status check_operation(const struct ddp_tensors *tensors, const struct ddp_tensor_op *op,
+                                  enum ddpi_tensor_kind kind, struct ddp_error *err)
+{
+    static const enum ddpi_operation operations[] = {
+        [DDPI_TENSOR_ALL_REDUCE] = DDPI_ALL_REDUCE,
+        [DDPI_TENSOR_ALL_GATHER] = DDPI_ALL_GATHER,
+        [DDPI_TENSOR_BROADCAST] = DDPI_BROADCAST,
+        [DDPI_TENSOR_ALL_TO_ALL] = DDPI_ALL_TO_ALL,
+    };
+    const struct ddpi_process_set *set = &tensors->negotiation.sets[op->set];
+    uint32_t place = 0;
+    for (uint32_t rank = 0; rank < tensors->rank; rank++)
+        place += set->has[rank];
+    struct ddpi_task task = {.call = {.operation = operations[kind],
+                                      .count = op->count,
+                                      .dtype = op->dtype,
+                                      .op = op->op == DDP_AVERAGE ? DDP_SUM : op->op},
+                             .send = kind == DDPI_TENSOR_BROADCAST ? op->recv : op->send,
+                             .recv = op->recv};
+    ddp_status status = ddpi_task_prepare(&task, place, set->size, err);
+    return status == DDP_OK ? DDP_OK : ddpi_error_wrap(err, status, "tensor \"%s\"", op->name);
+}
 
 static ddp_status check_buffers(const struct ddp_tensor_op *op, uint32_t members,
                                 struct ddp_error *err)
@@ -28,11 +54,6 @@ static ddp_status check_buffers(const struct ddp_tensor_op *op, uint32_t members
     if (op->count > 0 &&
         ((op->recv == NULL && !op->uneven) || (op->send == NULL && op->kind != DDP_KIND_BROADCAST)))
         return ddpi_error_set(err, DDP_E_INVALID, "tensor \"%s\": a buffer is NULL", op->name);
-    uintptr_t send = (uintptr_t)op->send, recv = (uintptr_t)op->recv;
-    bytes = op->count * ddp_dtype_size(op->dtype);
-    if (op->kind == DDP_KIND_ALL_REDUCE && send != recv && send < recv + bytes &&
-        recv < send + bytes)
-        return ddpi_error_set(err, DDP_E_INVALID, "tensor \"%s\": send and recv overlap", op->name);
     return DDP_OK;
 }
 
@@ -127,5 +148,7 @@ ddp_status ddpi_tensor_check(const struct ddp_tensors *tensors, const struct ddp
         status = check_buffers(op, op->kind == DDP_KIND_ALL_REDUCE ? 1 : members, err);
     if (status == DDP_OK && op->kind == DDP_KIND_ALL_REDUCE)
         status = check_reduction(op, request->prescale, request->postscale, err);
+    if (status == DDP_OK && !op->uneven)
+        status = check_operation(tensors, op, request->kind, err);
     return status;
 }
