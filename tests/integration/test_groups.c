@@ -4,11 +4,13 @@
  * not come, die, abort, or do not agree.
  */
 #include "check_main.h"
+#include "communicator.h"
 #include "descriptors.h"
 #include "world.h"
 
 #include <ddprun/comm_requests.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -318,6 +320,38 @@ START_TEST(a_child_outlives_its_parent)
 }
 END_TEST
 
+static void wait_as_their_parent(struct world *world, uint32_t rank, ddp_comm *comm)
+{
+    const uint32_t all[] = {0, 1, 2};
+    ddp_comm *child = NULL;
+    (void)world, (void)rank;
+    CHECK(comm->crowded);
+    CHECK_OK(ddp_comm_split(comm, 0, 0, &child, err));
+    check_group(child, all, 3);
+    CHECK(ddpi_arena_is_crowded(child->arena));
+    CHECK(child->spin_limit == comm->spin_limit && child->yield_limit == comm->yield_limit);
+    ddp_comm_destroy(child);
+}
+
+/* A group's ranks share their processors with each other, and with the rest of the machine's. */
+START_TEST(a_group_knows_that_processors_are_few)
+{
+    cpu_set_t allowed, one;
+    ck_assert_int_eq(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    unsigned first = 0;
+    while (!CPU_ISSET(first, &allowed))
+        first++;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    struct world world = {.nranks = 3};
+    world_open(&world);
+    world_run(&world, wait_as_their_parent);
+    world_close(&world);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof allowed, &allowed), 0);
+}
+END_TEST
+
 /* Each pays for what it uses: listeners, then the edges of a ring, and neither for one rank. */
 static void make_many(struct world *world, uint32_t rank, ddp_comm *comm)
 {
@@ -454,6 +488,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(tcase, a_rank_that_does_not_come_is_named, 0, 4);
     tcase_add_loop_test(tcase, an_abort_stays_in_its_communicator, 0, 2);
     tcase_add_loop_test(tcase, a_child_outlives_its_parent, 0, 2);
+    tcase_add_test(tcase, a_group_knows_that_processors_are_few);
     tcase_add_test(tcase, a_hundred_communicators_cost_what_they_use);
     tcase_add_loop_test(tcase, threads_use_communicators_at_once, 0, 2);
     tcase_add_test(tcase, ranks_of_one_process_make_groups);

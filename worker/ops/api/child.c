@@ -37,7 +37,9 @@ ddp_status ddpi_child_open(const struct ddp_comm *parent, struct ddp_comm **ret_
     if (status != DDP_OK)
         return ddpi_error_advise_descriptors(err, status);
     child->device = parent->device;
+    child->crowded = parent->crowded;
     child->spin_limit = parent->spin_limit;
+    child->yield_limit = parent->yield_limit;
     if (parent->world_size > 1)
         status = open_meeting(parent, child, err);
     if (status == DDP_OK)
