@@ -3,10 +3,10 @@
  * worker's memory: one slot per worker of a node, in a memfd that the agent creates and the workers
  * inherit.
  *
- * A thread of the worker holds the slot's word as a robust futex: from the communicator's start to
- * its end the word is the thread id with FUTEX_WAITERS set, otherwise 0. When the worker dies, the
- * kernel first sets FUTEX_OWNER_DIED there and wakes a waiter. The agent does not trust the page:
- * it reads only the words of workers that it runs, as each worker can write to all.
+ * A thread of the worker holds the slot's word as a robust futex: while the process has a
+ * communicator the word is the thread id with FUTEX_WAITERS set, otherwise 0. When the worker dies,
+ * the kernel first sets FUTEX_OWNER_DIED there and wakes a waiter. The agent does not trust the
+ * page: it reads only the words of workers that it runs, as each worker can write to all.
  *
  * The other way round a worker sees there until when it may run. The agent moves that time on while
  * the store answers it; when it has come, agent and guard must both have been stopped, as each of

@@ -4,12 +4,14 @@
  */
 #include "check_main.h"
 #include "descriptors.h"
+#include "life_slot.h"
 #include "world.h"
 
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 enum { RANKS = 4, SHRINK_MS = 60000, MISSING_MS = 5000 /* so late the others may be */ };
@@ -290,6 +292,33 @@ START_TEST(a_failure_needs_no_error_object)
 }
 END_TEST
 
+/* The old communicator may be destroyed: the process goes on, and its agent watches it. */
+START_TEST(the_agent_still_sees_the_process)
+{
+    char text[16];
+    struct ddp_comm_options options = {.size = sizeof options, .world_size = 1};
+    ddp_comm *comm = NULL, *rest = NULL;
+    int fd = memfd_create("page", MFD_ALLOW_SEALING | MFD_CLOEXEC);
+    ck_assert_int_eq(ftruncate(fd, sizeof(struct ddpi_life_slot)), 0);
+    ck_assert_int_eq(fcntl(fd, F_ADD_SEALS, DDPI_LIFE_SEALS), 0);
+    struct ddpi_life_slot *slot = mmap(NULL, sizeof *slot, PROT_READ, MAP_SHARED, fd, 0);
+    ck_assert(slot != MAP_FAILED);
+    snprintf(text, sizeof text, "%d", fd);
+    setenv(DDPI_LIFE_FD_ENV, text, 1);
+    setenv(DDPI_LIFE_SLOT_ENV, "0", 1);
+    CHECK_OK(ddp_comm_init(&options, &comm, err));
+    CHECK_OK(ddp_comm_shrink(comm, NULL, 0, 0, 0, &rest, err));
+    while (atomic_load(&slot->word) == 0)
+        poll(NULL, 0, 1);
+    ddp_comm_destroy(comm);
+    ck_assert_uint_ne(atomic_load(&slot->word), 0);
+    ddp_comm_destroy(rest);
+    ck_assert_uint_eq(atomic_load(&slot->word), 0);
+    munmap(slot, sizeof *slot);
+    close(fd);
+}
+END_TEST
+
 Suite *test_suite(void)
 {
     Suite *suite = suite_create("shrink");
@@ -307,6 +336,7 @@ Suite *test_suite(void)
     tcase_add_test(tcase, lists_that_differ_are_refused);
     tcase_add_test(tcase, threads_go_on_without_one_that_left);
     tcase_add_loop_test(tcase, a_failure_needs_no_error_object, 0, 2);
+    tcase_add_test(tcase, the_agent_still_sees_the_process);
     suite_add_tcase(suite, tcase);
     return suite;
 }

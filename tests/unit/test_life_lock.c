@@ -85,6 +85,31 @@ START_TEST(a_second_one_leaves_it_to_the_first)
 }
 END_TEST
 
+START_TEST(a_second_one_takes_it_over)
+{
+    struct ddpi_life *first = ddpi_life_hold(page_fd, 0);
+    uint32_t word = held_word(0);
+    struct ddpi_life *second = ddpi_life_hold(page_fd, 0);
+    ddpi_life_release(first);
+    ck_assert_uint_ne(held_word(0), word);
+    ddpi_life_release(second);
+    ck_assert_uint_eq(page[0].word, 0);
+}
+END_TEST
+
+START_TEST(held_until_all_have_released_it)
+{
+    struct ddpi_life *life = ddpi_life_hold(page_fd, 0);
+    uint32_t word = held_word(0);
+    ck_assert_ptr_eq(ddpi_life_share(life), life);
+    ddpi_life_release(life);
+    ck_assert_uint_eq(page[0].word, word);
+    ddpi_life_release(life);
+    ck_assert_uint_eq(page[0].word, 0);
+    ck_assert_ptr_null(ddpi_life_share(NULL));
+}
+END_TEST
+
 static void live_in_child(void)
 {
     if (ddpi_life_hold(page_fd, 2) == NULL)
@@ -213,7 +238,8 @@ Suite *test_suite(void)
     TCase *tcase = tcase_create("slot");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, held_until_it_is_released);
-    tcase_add_test(tcase, a_second_one_leaves_it_to_the_first);
+    ADD_TESTS(tcase, a_second_one_leaves_it_to_the_first, a_second_one_takes_it_over,
+              held_until_all_have_released_it);
     tcase_add_test(tcase, a_death_is_seen);
     tcase_add_loop_test(tcase, a_forked_child_holds_nothing, 0, 2);
     tcase_add_loop_test(tcase, a_process_ends_when_its_time_is_over, 0, 2);

@@ -14,6 +14,7 @@
 #include "memory_file.h"
 #include "thread.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -34,6 +35,7 @@ struct ddpi_life {
     struct ddpi_life_slot *page;
     size_t page_size;
     struct ddpi_life_slot *slot;
+    _Atomic uint32_t users; /* communicators */
     _Atomic uint32_t over;
     struct robust_list entry;
     struct robust_list_head head;
@@ -66,17 +68,36 @@ static void wait_for_release(struct ddpi_life *life)
     }
 }
 
+/* Another communicator of this process may hold the slot: wait until it is released, or until this
+ * one is over. false: this one does not hold it. */
+static bool take_slot(struct ddpi_life *life, uint32_t mine)
+{
+    _Atomic uint32_t *word = &life->slot->word;
+    for (;;) {
+        uint32_t other = 0;
+        if (atomic_compare_exchange_strong(word, &other, mine))
+            return true;
+        struct futex_waitv waiters[] = {
+            {.val = other, .uaddr = (uintptr_t)word, .flags = FUTEX_32},
+            {.uaddr = (uintptr_t)&life->over, .flags = FUTEX_32 | FUTEX_PRIVATE_FLAG},
+        };
+        long woken = syscall(SYS_futex_waitv, waiters, 2, 0, NULL, 0);
+        bool failed = woken < 0 && errno != EAGAIN && errno != EINTR;
+        if (failed || atomic_load(&life->over) != 0)
+            return false;
+    }
+}
+
 static void *life_thread(void *arg)
 {
     struct ddpi_life *life = arg;
     _Atomic uint32_t *word = &life->slot->word;
-    uint32_t none = 0, mine = (uint32_t)gettid() | FUTEX_WAITERS;
+    uint32_t mine = (uint32_t)gettid() | FUTEX_WAITERS;
     life->head.list.next = &life->entry;
     life->entry.next = &life->head.list;
     life->head.futex_offset = (intptr_t)word - (intptr_t)&life->entry;
-    if (syscall(SYS_set_robust_list, &life->head, sizeof life->head) != 0 ||
-        !atomic_compare_exchange_strong(word, &none, mine))
-        return NULL; /* another communicator of this process holds it */
+    if (syscall(SYS_set_robust_list, &life->head, sizeof life->head) != 0 || !take_slot(life, mine))
+        return NULL;
     wake_agent(life);
     wait_for_release(life);
     life->head.list.next = &life->head.list;
@@ -114,6 +135,7 @@ struct ddpi_life *ddpi_life_hold(int fd, uint32_t slot)
     if (life == NULL)
         return NULL;
     life->pid = getpid();
+    life->users = 1;
     if (!map_page(life, fd, slot))
         goto no_page;
     fcntl(fd, F_SETFD, FD_CLOEXEC); /* not for programs that this one starts */
@@ -127,9 +149,16 @@ no_page:
     return NULL;
 }
 
+struct ddpi_life *ddpi_life_share(struct ddpi_life *life)
+{
+    if (life != NULL)
+        atomic_fetch_add(&life->users, 1);
+    return life;
+}
+
 void ddpi_life_release(struct ddpi_life *life)
 {
-    if (life == NULL)
+    if (life == NULL || atomic_fetch_sub(&life->users, 1) > 1)
         return;
     if (life->pid == getpid()) {
         atomic_store(&life->over, 1);

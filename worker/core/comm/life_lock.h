@@ -11,11 +11,16 @@
 
 struct ddpi_life;
 
-/* Hold @slot of the page at @fd with a thread, until release or the death of the process. NULL: no
- * such page or slot, or no memory. */
+/* Hold @slot of the page at @fd with a thread, until release or the death of the process. If the
+ * process holds it already, the thread waits for its turn. NULL: no such page or slot, or no
+ * memory. */
 struct ddpi_life *ddpi_life_hold(int fd, uint32_t slot);
 
-/* Release it; also in a forked child, which does not hold it. NULL is allowed. */
+/* For one more communicator, which releases it as well. NULL is allowed. */
+struct ddpi_life *ddpi_life_share(struct ddpi_life *life);
+
+/* Release it, with the slot if nobody shares it any more; also in a forked child, which does not
+ * hold it. NULL is allowed. */
 void ddpi_life_release(struct ddpi_life *life);
 
 #endif

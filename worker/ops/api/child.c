@@ -37,6 +37,7 @@ ddp_status ddpi_child_open(const struct ddp_comm *parent, struct ddp_comm **ret_
     if (status != DDP_OK)
         return ddpi_error_advise_descriptors(err, status);
     child->device = parent->device;
+    child->life = ddpi_life_share(parent->life); /* the parent may be destroyed first */
     child->crowded = parent->crowded;
     child->spin_limit = parent->spin_limit;
     child->yield_limit = parent->yield_limit;
