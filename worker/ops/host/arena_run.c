@@ -299,10 +299,12 @@ static unsigned arena_needs(const struct ddp_comm *comm, struct ddpi_run *run,
                             struct ddpi_need *needs)
 {
     struct ddpi_arena_run *state = arena_run_of(run);
-    if (state->under_way)
+    if (state->under_way) {
         *needs = (struct ddpi_need){.arena_op = &state->op};
-    else
-        *needs = ddpi_arena_handover(comm);
+        return 1;
+    }
+    *needs = ddpi_arena_handover(comm);
+    needs->recv_bytes = DDPI_CALL_WIRE_SIZE; /* of a rank that sends over the ring: a mismatch */
     return 1;
 }
 
