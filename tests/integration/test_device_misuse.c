@@ -6,6 +6,7 @@
 #include "image.h"
 #include "rig.h"
 
+#include <ddprun/ddp_hooks.h>
 #include <dlfcn.h>
 #include <poll.h>
 #include <pthread.h>
@@ -323,6 +324,26 @@ START_TEST(one_communicator_one_device)
 }
 END_TEST
 
+/* With a hook that casts on the GPU. */
+static void step_once(struct rig *rig, ddp_comm *comm, void *gradient)
+{
+    struct ddp_compression compression = {.dtype = DDP_BFLOAT16};
+    const struct ddp_comm_hook hook = ddp_compression_hook(&compression);
+    const struct ddp_parameter parameter = {
+        .gradient = gradient, .count = COUNT, .dtype = DDP_FLOAT32};
+    const struct ddp_reducer_options options = {.size = sizeof options,
+                                                .parameters = &parameter,
+                                                .nparameters = 1,
+                                                .hook = &hook,
+                                                .on_device = true};
+    ddp_reducer *reducer;
+    CHECK_OK(ddp_reducer_create(comm, &options, &reducer, err));
+    CHECK_OK(ddp_reducer_begin(reducer, err));
+    CHECK_OK(ddp_reducer_ready(reducer, 0, rig->stream, err));
+    CHECK_OK(ddp_reducer_finish(reducer, err));
+    ddp_reducer_destroy(reducer);
+}
+
 /* Virtual memory has no context, and the current one is of another device. */
 static void look_elsewhere(struct world *world, uint32_t rank, ddp_comm *comm)
 {
@@ -336,7 +357,10 @@ static void look_elsewhere(struct world *world, uint32_t rank, ddp_comm *comm)
     rig_upload(&rig, &twin);
     rig_synchronize(&rig);
     CU(rig.cuda.ctx_push_current(other));
-    CHECK_OK(reduce_floats(&rig, buffer, buffer, rig.stream, err));
+    if (world->stage == 0)
+        CHECK_OK(reduce_floats(&rig, buffer, buffer, rig.stream, err));
+    else
+        step_once(&rig, comm, buffer);
     CU(rig.cuda.ctx_pop_current(NULL));
     rig_synchronize(&rig);
     CHECK_OK(ddp_comm_check(comm, err));
@@ -346,12 +370,13 @@ static void look_elsewhere(struct world *world, uint32_t rank, ddp_comm *comm)
     rig_close(&rig);
 }
 
+/* _i: in a collective, or in a reducer. */
 START_TEST(virtual_memory_tells_its_device)
 {
     if (!rig_driver_is_host())
         SKIP("the driver of tests/cuda");
     setenv("DDP_HOST_CUDA_DEVICES", "2", 1);
-    struct world world = {.nranks = 2};
+    struct world world = {.nranks = 2, .stage = (uint32_t)_i};
     world_open(&world);
     world_run(&world, look_elsewhere);
     world_close(&world);
@@ -528,7 +553,7 @@ Suite *test_suite(void)
     tcase_add_loop_test(misuses, refused_calls_change_nothing, 0, 2);
     tcase_add_test(misuses, others_may_capture);
     tcase_add_test(misuses, one_communicator_one_device);
-    tcase_add_test(misuses, virtual_memory_tells_its_device);
+    tcase_add_loop_test(misuses, virtual_memory_tells_its_device, 0, 2);
     tcase_add_test(misuses, the_device_was_chosen_before);
     tcase_add_loop_test(misuses, ranks_must_agree_where_memory_is, 0, 2);
     tcase_add_test(misuses, kernels_are_needed);

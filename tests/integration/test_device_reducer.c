@@ -579,49 +579,6 @@ START_TEST(memory_of_the_other_kind_is_refused)
 }
 END_TEST
 
-/* Virtual memory has no context, and the current one is of another device. */
-static void step_elsewhere(struct world *world, uint32_t rank, ddp_comm *comm)
-{
-    struct rig rig;
-    struct side device = {.reducer = NULL};
-    struct twin gradients[PARAMETERS];
-    ddpi_cu_context other;
-    rig_open(&rig, world, rank, comm);
-    CU(rig.cuda.device_primary_ctx_retain(&other, 1 - rig.ordinal));
-    rig.virtual = true;
-    for (size_t i = 0; i < PARAMETERS; i++) {
-        gradients[i] = rig_input(&rig, counts[i], DDP_FLOAT32);
-        device.parameters[i] = (struct ddp_parameter){
-            .gradient = twin_device(&gradients[i]), .count = counts[i], .dtype = DDP_FLOAT32};
-    }
-    rig_synchronize(&rig);
-    CU(rig.cuda.ctx_push_current(other));
-    open_side(&device, comm, &plans[0], NULL, rig.stream);
-    CHECK_OK(ddp_reducer_begin(device.reducer, err));
-    for (size_t i = PARAMETERS; i-- > 0;)
-        CHECK_OK(ddp_reducer_ready(device.reducer, i, rig.stream, err));
-    CHECK_OK(ddp_reducer_finish(device.reducer, err));
-    ddp_reducer_destroy(device.reducer);
-    CU(rig.cuda.ctx_pop_current(NULL));
-    rig_synchronize(&rig);
-    CHECK_OK(ddp_comm_check(comm, err));
-    for (size_t i = 0; i < PARAMETERS; i++)
-        twin_free(&rig, &gradients[i]);
-    rig_close(&rig);
-}
-
-START_TEST(gradients_in_virtual_memory_tell_their_device)
-{
-    if (!rig_driver_is_host())
-        SKIP("the driver of tests/cuda");
-    setenv("DDP_HOST_CUDA_DEVICES", "2", 1);
-    struct world world = {.nranks = 2};
-    world_open(&world);
-    world_run(&world, step_elsewhere);
-    world_close(&world);
-}
-END_TEST
-
 /* Without find_unused a gradient that is missing is named, and may still come. */
 static void leave_one_out(struct world *world, uint32_t rank, ddp_comm *comm)
 {
@@ -826,7 +783,6 @@ Suite *test_suite(void)
     tcase_add_loop_test(tests, inf_and_nan_are_told_to_all_ranks, 0, 2);
     tcase_add_test(tests, a_bucket_waits_for_the_stream_of_its_own_gradients);
     tcase_add_test(tests, memory_of_the_other_kind_is_refused);
-    tcase_add_test(tests, gradients_in_virtual_memory_tell_their_device);
     tcase_add_test(tests, a_missing_gradient_is_named);
     tcase_add_test(tests, a_step_goes_on_when_there_is_memory_again);
     add_sample(tests, a_death_in_a_step_is_named, 0, POINTS + 1);
