@@ -94,8 +94,8 @@ static bool owner_ask(struct ddpi_owners *owners, const struct ddpi_end *end,
 
 /* ---- the table ---- */
 
-/* Find the first line about a socket with @ends, as in peer_owner_wire.h, in @path. With
- * @strangers_to, find the first open socket of a user whom @strangers_to does not trust. */
+/* Find in @path the first line about a socket with @ends (peer_owner_wire.h). If @strangers_to is
+ * not NULL, skip sockets that are closed, and those of users whom it trusts. */
 static bool read_table(const char *path, const char *ends, const struct ddpi_owners *strangers_to,
                        struct ddpi_owner_answer *ret)
 {
